@@ -63,6 +63,10 @@ PROGRAMS = {
         nest({"X": ((7, 8, 3), F), "W": ((3, 3, 3, 10), F), "Y": ((5, 6, 10), F)}, (5, 6, 10, 3, 3, 3), "SSSRRR", "Y[v0, v1, v2]",
              "X[v0 + v3, v1 + v4, v5] * W[v3, v4, v5, v2]"), {1},
     ),
+    "long convolution of a constant": (
+        nest({"X": ((3, 4, 65), F), "W": ((2, 2, 65, 17), F), "Y": ((2, 3, 17), F)}, (2, 3, 17, 2, 2, 65), "SSSRRR",
+             "Y[v0, v1, v2]", "X[v0 + v3, v1 + v4, v5] * W[v3, v4, v5, v2]"), {1},
+    ),
     "dilated convolution, channels first": (
         nest({"X": ((3, 9, 17), F), "W": ((6, 3, 3, 3), F), "Y": ((6, 5, 13), F)}, (6, 5, 13, 3, 3, 3), "SSSRRR", "Y[v0, v1, v2]",
              "X[v3, v1 + v4 * 2, v2 + v5 * 2] * W[v0, v3, v4, v5]"), set(),
@@ -250,6 +254,15 @@ def test_blocks_before_and_behind_a_sum_are_in_its_tiles_where_that_is_decided()
         text = lowered(built(decided(fn, decisions), constants, target)[0], target).script()
         assert ("P = T.alloc" in text) == (not inline) and ("Y = T.alloc" in text) == (not follow)
         check(fn, constants, decisions, target)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_chunks_of_a_long_sum_go_outside_of_the_tiles_where_that_is_decided(rows):
+    fn, constants = PROGRAMS["long convolution of a constant"]
+    decisions = {("Y", "chunks_outside"): 1, ("Y", "vectors"): 1, ("Y", "rows"): rows}
+    text = built(decided(fn, decisions), constants, LEVELS["v4"])[0].script()
+    assert "software_prefetch_once" in text
+    check(fn, constants, decisions, LEVELS["v4"])
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -15,7 +15,8 @@ from unity.target.cpu.backend import CPU
 from unity.transform.default_schedule import Packing, schedule_default
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.infra.backend import Machine, machine_in_use
-from unity.transform.tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
+from unity.transform.tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFETCH_PANEL
+from unity.transform.tir.pipeline import lower_prim_funcs
 
 SMALL = Machine(16, 16)
 
@@ -251,9 +252,24 @@ def test_what_is_read_again_stays_near(m, n, k, order):
     assert [loop.loop_var.name for loop in collect(found.func.body, For) if loop.kind == "parallel"] == [order]
 
 
+@pytest.mark.parametrize(("processor", "outside"), [("znver5", True), ("sapphirerapids", False), ("x86-64-v4", False)])
+def test_chunks_go_outside_where_few_rows_wait_for_weights(processor, outside):
+    """Where lines that are read once can pass the shared cache by: all rows use the part of a panel that a chunk needs."""
+    with unity.Target(f"llvm -mcpu={processor}"):
+        machine = machine_in_use()
+    found = schedule_function("main", parse(PRODUCT.format(m=49, n=512, k=2048)), {1}, machine, CPU.rules)
+    assert found is not None
+    chunks = [loop for loop in collect(found.func.body, For) if loop.note(SOFTWARE_PREFETCH_ONCE) is not None]
+    assert [(loop.loop_var.name, loop.kind, loop.note(SOFTWARE_PREFETCH_PANEL)) for loop in chunks] == (
+        [("k_0_m", "serial", 1)] if outside else []
+    )
+    text = str(lower_prim_funcs({"main": found.func})["main"])
+    assert ("T.prefetch(" in text) and (", 0, 0, 1)" in text) == outside
+
+
 def test_panels_are_fetched_ahead_where_the_second_level_cache_holds_two():
     """A panel of more than a megabyte: of processors whose cores have two, not of others."""
-    for processor, fetched in (("znver4", False), ("sapphirerapids", True), ("x86-64-v4", False)):
+    for processor, fetched in (("skylake-avx512", False), ("sapphirerapids", True), ("x86-64-v4", False)):
         with unity.Target(f"llvm -mcpu={processor}"):
             machine = machine_in_use()
         found = schedule_function("main", parse(PRODUCT.format(m=64, n=512, k=4608)), {1}, machine, CPU.rules)

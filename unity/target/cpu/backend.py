@@ -45,7 +45,10 @@ _INTRINSICS = {
 """Feature of a processor -> the tensor intrinsics, or families of them, that it is for."""
 
 
-_SLOW = {"dot_16x2_bf16_avx512_local": "sse4a"}
+_AMD = "sse4a"
+"""The feature of AMD's processors, whose ``prefetchnta`` keeps lines out of the third-level cache; Intel's keeps them out of the
+second one."""
+_SLOW = {"dot_16x2_bf16_avx512_local": _AMD}
 """Tensor intrinsic -> the feature without which it is slower than plain steps. Of pairs of bfloat16 a Zen 4 begins as many as of
 multiply-adds, an Emerald Rapids one in the time of four (1.7 and 6.8 thousand million a second)."""
 _TWO_MEGABYTES = "avx512fp16"
@@ -65,7 +68,8 @@ def _of_processor(processor: Processor) -> Machine:
     has = [name for feature, names in _INTRINSICS.items() if feature in processor.features for name in names]
     slow = [name for name in has if name in _SLOW and _SLOW[name] not in processor.features]
     second_level = 2 << 20 if _TWO_MEGABYTES in processor.features else 1 << 20
-    return Machine(64, 32, tuple(has), slow_intrinsics=tuple(slow), second_level=second_level)
+    streams = _AMD in processor.features
+    return Machine(64, 32, tuple(has), slow_intrinsics=tuple(slow), second_level=second_level, streams=streams)
 
 
 CPU = Backend(

@@ -3,7 +3,8 @@
 Not here: which contractions, and what their operands look like (`matmul.py`).
 
 Long sums go in chunks, whose sums live in one tile of registers, which is added to the tile of totals after each chunk; how long a
-chunk is stands in ``transform/tir/analysis/tile_shape.py``.
+chunk is stands in ``transform/tir/analysis/tile_shape.py``. Where few rows wait for long panels of weights, chunks go outside of
+the tiles: the part of a panel that a chunk needs is used for all rows while it is near, and the next one fetched meanwhile.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.choices import choose
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
-from ..tir.analysis.tile_shape import CHUNK, chunk_of, most_rows, tile_shape
+from ..tir.analysis.tile_shape import CHUNK, SHARED_TILES, chunk_of, most_rows, tile_cost, tile_shape
 from ..tir.analysis.tiles import UNKNOWN
-from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
+from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFETCH_PANEL
 from ..tir.loops.loop_partition import HINT
 from .base import split_and_vectorize
 from .contraction import Contraction, extent_of, steps_of
@@ -32,6 +33,11 @@ CACHED = 1 << 18
 FETCHED = 0.75
 """Most of the second-level cache that a panel of weights takes which is fetched while the panel before it is used: it holds most of
 both."""
+LONG_PANEL, TOTALS = 0.25, 1 << 14
+"""The least of the second-level cache that a panel takes whose chunks go outside of the tiles, and bytes of their totals at most:
+the first-level cache keeps these beside a chunk."""
+NARROWER = 1.05
+"""The cost of narrower tiles, of which there are enough for the threads, beside that of the best, at most."""
 MOST_ROWS, MOST_VECTORS = 16, 8
 """Rows and vectors of a tile, at most."""
 WRITTEN = (1, 2, 4, 8)
@@ -45,6 +51,12 @@ def tile_size(
 ) -> tuple[int, int]:
     """Rows and vectors of a tile of ``height`` rows x ``width`` vectors; with ``even`` all tiles have as many vectors."""
     rows, vectors = tile_shape(height, width * lanes, lanes, machine.registers)
+    shared = width // SHARED_TILES
+    if 0 < shared < vectors and _is_long(contraction, shared * lanes, machine):
+        cost, *narrow = tile_cost(height, shared * lanes, lanes, machine.registers)
+        wide = tile_cost(height, width * lanes, lanes, machine.registers)[0]
+        if cost * width <= NARROWER * wide * shared and narrow[0] < steps_of(contraction.rows):
+            rows, vectors = narrow
     candidates = [v for v in range(1, max(vectors, MOST_VECTORS) + 1) if not even or width % v == 0]
     if even:
         most = max([v for v in candidates if v <= vectors])
@@ -81,7 +93,6 @@ def tile_nest(
     rows_outside = _weights_cached(contraction)
     if not single:
         rows_outside = bool(choose(contraction.block, "rows_outside", (0, 1), rows_outside))
-    outer += [*lines, j0] if rows_outside else [j0, *lines]
     steps = [loops[axis.var] for axis in contraction.reductions]
     unrolled: list[LoopRV] = []
     grouped: list[LoopRV] = []
@@ -101,16 +112,25 @@ def tile_nest(
         unrolled.append(k1)
     elif written > 1:  # whatever is left over: LLVM writes a loop of its own for it
         sch.annotate(steps[-1], "unroll", written)
-    sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
+    inside: list[LoopRV] = []
+    if chunks and not single and not rows_outside and not outer_rows and _has_few_rows(contraction, vectors * lanes):
+        if choose(contraction.block, "chunks_outside", (0, 1), _is_long(contraction, vectors * lanes, machine)):
+            inside, lines = lines, []
+    outer += [*lines, j0] if rows_outside else [j0, *lines]
+    sch.reorder(*outer, *chunks, *inside, *steps, *unrolled, *inner, j1, j2, *grouped)
     panels, at = 0, outer[-1]
     if is_large(contraction):
-        panel = steps_of(contraction.reductions) * vectors * lanes * contraction.weights.buffer.dtype.itemsize
+        panel = _panel(contraction, vectors * lanes)
         if at is not j0 and choose(contraction.block, "prefetch", (0, 1), panel <= FETCHED * machine.second_level):
             panels = outer.index(j0) + 1
         at = _parallelize(sch, outer, panels)
     sch.reverse_compute_at(after, at)
     if chunks:
-        on_tile = sum_chunks(sch, block, chunks, steps[0], contraction.block.name)
+        on_tile = sum_chunks(sch, block, chunks, steps[0], contraction.block.name, inside)
+        if inside:  # what a chunk needs is fetched while the last tiles use what the one before needed
+            loop = sch.get_loops(sch.get_block(f"{contraction.block.name}_update"))[-4 - len(inner)]
+            sch.annotate(loop, SOFTWARE_PREFETCH_PANEL, 1)
+            sch.annotate(loop, SOFTWARE_PREFETCH_ONCE, int(machine.streams))
     else:
         on_tile = [sch.decompose_reduction(block, steps[0])]
     for loop in (*unrolled, *inner, j1):
@@ -124,8 +144,25 @@ def tile_nest(
             sch.unroll(loop)
     if dot is not None:
         sch.tensorize(j2, dot.name)
-    _consume(sch, after, at, lanes)
+    _consume(sch, after, at, lanes, 1 + len(inner) if inside else None)
     return at
+
+
+def _panel(contraction: Contraction, columns: int) -> int:
+    """Bytes of the weights that a tile of so many columns reads."""
+    return steps_of(contraction.reductions, UNKNOWN) * columns * contraction.weights.buffer.dtype.itemsize
+
+
+def _has_few_rows(contraction: Contraction, columns: int) -> bool:
+    """True if the totals of all rows of so many columns stay in the first-level cache."""
+    return steps_of(contraction.rows, UNKNOWN) * columns * contraction.output.dtype.itemsize <= TOTALS
+
+
+def _is_long(contraction: Contraction, columns: int, machine: Machine) -> bool:
+    """True if few rows wait for panels of so many columns, long ones beside the second-level cache, and enough for the threads."""
+    is_long = machine.streams and _panel(contraction, columns) >= LONG_PANEL * machine.second_level
+    panels = -(-(extent_of(contraction.columns) or 0) // columns)
+    return is_long and panels >= SHARED_TILES and _has_few_rows(contraction, columns) and wants_chunks(contraction)
 
 
 def _weights_cached(contraction: Contraction) -> bool:
@@ -159,13 +196,13 @@ def _parallelize(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
     return first if count == len(outer) else outer[-1]
 
 
-def _consume(sch: Schedule, after: BlockRV, at: LoopRV, lanes: int) -> None:
-    """The consumer on a tile: its last loop in vectors, the others of the tile unrolled."""
+def _consume(sch: Schedule, after: BlockRV, at: LoopRV, lanes: int, axes: int | None) -> None:
+    """The consumer on a tile: its last loop in vectors, the others of the tile, its last ``axes``, unrolled."""
     around = sch.get_loops(after)
     inner = around[[sch.get(loop) for loop in around].index(sch.get(at)) + 1 :]
     if not inner:
         return
-    *others, last = inner
+    *others, last = inner if axes is None else inner[-axes:]
     split_and_vectorize(sch, last, lanes, unroll=True)
     for loop in others:
         sch.unroll(loop)
@@ -215,11 +252,16 @@ def split_into_chunks(sch: Schedule, steps: list[LoopRV], most: int) -> tuple[li
     return [*steps[: first - 1], chunk], [step, *steps[first:]]
 
 
-def sum_chunks(sch: Schedule, block: BlockRV, chunks: list[LoopRV], step: LoopRV, name: str) -> list[BlockRV]:
+def sum_chunks(
+    sch: Schedule, block: BlockRV, chunks: list[LoopRV], step: LoopRV, name: str, tiles: list[LoopRV] | None = None
+) -> list[BlockRV]:
     """Make the reduction ``block`` named ``name`` one over the steps of a chunk (from loop ``step`` inwards), in its own buffer,
-    and add the results up. The blocks on a tile but for ``block``: those that start the total and a chunk, and add to the total."""
+    and add the results up; loops over ``tiles`` go inside of chunks. The blocks on a tile but for ``block``: those that start the
+    total and a chunk, and add to the total."""
     chunk = sch.fuse(*chunks) if len(chunks) > 1 else chunks[0]
-    depth = [sch.get(loop) for loop in sch.get_loops(block)].index(sch.get(chunk))
+    tile = (sch.fuse(*tiles) if len(tiles) > 1 else tiles[0]) if tiles else chunk
+    around = [sch.get(loop) for loop in sch.get_loops(block)]
+    depth = around.index(sch.get(tile))
     start = sch.decompose_reduction(block, chunk)
     partial = sch.rfactor(chunk, 0)
     total = sch.get_block(f"{name}_update")

@@ -48,7 +48,8 @@ class Machine:
     """Facts about a machine that passes and rules need: bytes of a vector register, how many there are, its tensor intrinsics or
     families of them, and what is known of its blocks of threads where it has any. ``transposes_operands``: products read matrices
     whose rows are columns in memory as fast as others. ``slow_intrinsics``: those that are slower than plain steps in their place.
-    ``second_level``: bytes of a core's second-level cache.
+    ``second_level``: bytes of a core's second-level cache. ``streams``: what is fetched to be read once stays out of the cache
+    that cores share.
     """
 
     vector_bytes: int = 16
@@ -58,6 +59,7 @@ class Machine:
     transposes_operands: bool = False
     slow_intrinsics: tuple[str, ...] = ()
     second_level: int = 1 << 20
+    streams: bool = False
 
     def lanes(self, item_bytes: int) -> int:
         """Return the number of elements of ``item_bytes`` bytes in a vector."""

@@ -28,8 +28,12 @@ from ....support.errors import PassError
 SOFTWARE_PREFETCH_PANEL = "software_prefetch_panel"
 """Annotation of a loop over tiles: how many of them read one panel."""
 
-SECOND_LEVEL = 2
-"""The locality of ``T.prefetch`` for lines that are used once the panel before them is done with."""
+SOFTWARE_PREFETCH_ONCE = "software_prefetch_once"
+"""Annotation of such a loop beside it, 1 where a panel that is done with is not read again soon."""
+
+ONCE, SECOND_LEVEL = 0, 2
+"""The locality of ``T.prefetch`` for lines that are used once the panel before them is done with: they may leave all caches after
+that, or stay in the second one."""
 
 
 def prefetch_of(load: BufferLoad, locality: int) -> Stmt:
@@ -48,7 +52,8 @@ def fetch_panels(loop: For) -> Stmt:
         raise PassError(
             "E532", f"{SOFTWARE_PREFETCH_PANEL} of loop {loop.loop_var.name} must be a count of tiles", loop.span
         )
-    bare = loop.without_notes(SOFTWARE_PREFETCH_PANEL)
+    locality = ONCE if loop.note(SOFTWARE_PREFETCH_ONCE) == 1 else SECOND_LEVEL
+    bare = loop.without_notes(SOFTWARE_PREFETCH_PANEL, SOFTWARE_PREFETCH_ONCE)
     serial = [part for part in collect(bare.body, For) if part.kind == "serial"]
     steps = {part.loop_var: part for part in serial if not [f for f in collect(part.body, For) if f.kind == "serial"]}
 
@@ -56,7 +61,7 @@ def fetch_panels(loop: For) -> Stmt:
         if part.loop_var not in steps:
             return part
         around = [f for f in serial if part.loop_var in {inner.loop_var for inner in collect(f.body, For)}]
-        fetches = _Panel(bare, tiles, around, steps[part.loop_var]).fetches()
+        fetches = _Panel(bare, tiles, around, steps[part.loop_var], locality).fetches()
         return replace(part, body=seq(*fetches, part.body)) if fetches else part
 
     return replace(bare, body=rewrite(bare.body, {For: step}))
@@ -65,8 +70,8 @@ def fetch_panels(loop: For) -> Stmt:
 class _Panel:
     """The panel that one innermost loop fetches: ``around`` are the loops between it and the loop over tiles, outermost first."""
 
-    def __init__(self, loop: For, tiles: int, around: Sequence[For], step: For) -> None:
-        self.loop, self.tiles, self.around, self.step = loop, tiles, around, step
+    def __init__(self, loop: For, tiles: int, around: Sequence[For], step: For, locality: int) -> None:
+        self.loop, self.tiles, self.around, self.step, self.locality = loop, tiles, around, step, locality
         self.ty = prim_type(dtype_of(loop.loop_var))
 
     def fetches(self) -> list[Stmt]:
@@ -106,7 +111,7 @@ class _Panel:
             if lines_loop is not None:
                 values[lines_loop.loop_var] = minimum(add(first, int_imm(line, self.ty)), int_imm(count - 1, self.ty))
             there = buffer_load(load.buffer, substitute(base, values))
-            made.append(prefetch_of(there, SECOND_LEVEL))
+            made.append(prefetch_of(there, self.locality))
         fetching = -(-count // each)
         if left is None or (self.tiles > 1 and fetching >= self.tiles):
             return seq(*made)
