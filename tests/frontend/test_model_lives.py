@@ -39,6 +39,28 @@ def test_weights_that_change_later_are_not_half_seen(change) -> None:
     same(unity.compile(model, example_inputs=(x,))(x), model(x))
 
 
+class ReadTwice(torch.nn.Module):
+    """A weight that the program reads packed and as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(64, 64))
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.weight), x + self.weight
+
+
+def test_a_weight_that_is_packed_and_read_as_it_is_is_not_half_seen() -> None:
+    model, x = ReadTwice(), torch.randn(64, 64)
+    f = unity.compile(model, example_inputs=(x,))
+    with torch.no_grad():
+        model.weight.mul_(3)
+        with pytest.raises(FrontendError, match="E660"):
+            f(x)
+        for found, expected in zip(f.refresh()(x), model(x), strict=True):
+            same(found, expected)
+
+
 def test_what_leaves_the_weights_alone_says_nothing() -> None:
     model, x = linear(), torch.randn(2, 4)
     f = unity.compile(model, example_inputs=(x,))

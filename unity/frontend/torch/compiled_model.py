@@ -142,8 +142,14 @@ class CompiledModel(TorchModel):
         return [(weight.name, weight.present(tables)) for weight in self.weights]
 
     def shared_constants(self) -> list[Tensor]:
-        """The constants that the program reads where they are; a device has copies of all."""
-        return self.executable.program.constants if self._place == CPU.kind else []
+        """The constants that the program reads where they are, and in no other form; a device has copies of all."""
+        constants, provenance = self.executable.program.constants, self.executable.provenance
+        if self._place != CPU.kind:
+            return []
+        if provenance is None:
+            return constants
+        read = {id(provenance.sources[k]) for k in provenance.read_sources(len(provenance.sources))}
+        return [constant for constant in constants if id(constant) not in read]
 
     def refresh(self) -> CompiledModel:
         """Take the weights the torch model has now, without compiling: folded and packed as when the model was compiled.

@@ -225,6 +225,18 @@ def checksum(array: np.ndarray) -> str:
     return hashlib.sha256(head + array.tobytes()).hexdigest()
 
 
+def _arguments(sources: int, steps: Sequence[Step], needed: set[int]) -> dict[int, list[int]]:
+    """For each row made by a step that is needed, directly or by other steps: the rows it takes."""
+    found: dict[int, list[int]] = {}
+    needed = set(needed)
+    for row in range(sources + len(steps) - 1, sources - 1, -1):
+        if row in needed:
+            found[row] = []
+            unpack_value(steps[row - sources][1], found[row].append)
+            needed.update(found[row])
+    return found
+
+
 def replay(
     sources: Sequence[Tensor],
     steps: Sequence[Step],
@@ -236,12 +248,7 @@ def replay(
 
     Each row is made once, and goes when the last step that takes it is done.
     """
-    needed = {*observed, *wanted}
-    arguments: dict[int, list[int]] = {}
-    for row in range(len(sources) + len(steps) - 1, len(sources) - 1, -1):
-        if row in needed:
-            arguments[row] = _rows_of(steps[row - len(sources)][1])
-            needed.update(arguments[row])
+    arguments = _arguments(len(sources), steps, {*observed, *wanted})
     uses = Counter([argument for found in arguments.values() for argument in found])
     uses.update({*observed, *wanted})
     rows: dict[int, Tensor] = dict(enumerate(sources))
@@ -275,11 +282,8 @@ class Provenance:
 
     def read_sources(self, sources: int) -> set[int]:
         """Those of so many sources that a step takes or that passes looked at; others are constants as they are, or nothing."""
-        return {
-            row
-            for row in {*self.observed, *[a for _, data in self.steps for a in _rows_of(data)]}
-            if 0 <= row < sources
-        }
+        taken = _arguments(sources, self.steps, {*self.observed, *self.rows}).values()
+        return {row for row in {*self.observed, *[a for rows in taken for a in rows]} if 0 <= row < sources}
 
     def names(self, sources: Sequence[str]) -> list[str]:
         """For each constant a name that is the same for what the same steps make of sources of the same names."""
@@ -288,10 +292,3 @@ class Provenance:
         for row, (name, data) in enumerate(self.steps, len(sources)):
             known[row] = hashlib.sha256(repr((name, unpack_value(data, known.__getitem__))).encode()).hexdigest()
         return [known[row] for row in self.rows]
-
-
-def _rows_of(data: Any) -> list[int]:
-    """The rows that a step takes."""
-    found: list[int] = []
-    unpack_value(data, found.append)
-    return found
