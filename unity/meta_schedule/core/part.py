@@ -66,9 +66,14 @@ def initialize_part(part: Any, context: Any) -> None:
         tell(context)
 
 
+def copied(part: Any) -> Any:
+    """Another one like this, for another task: a method of parts."""
+    return copy.deepcopy(part)
+
+
 def clone_part(part: Any) -> Any:
     """Another part like this one, for another task; any object will do."""
-    return part.clone() if hasattr(part, "clone") else copy.deepcopy(part)
+    return part.clone() if hasattr(part, "clone") else copied(part)
 
 
 def derived_object(cls: Class) -> Class:
@@ -76,4 +81,4 @@ def derived_object(cls: Class) -> Class:
     return cls
 
 
-__all__ = ["Part", "clone_part", "derived_object", "initialize_part", "is_for_processor", "take_task"]
+__all__ = ["Part", "clone_part", "copied", "derived_object", "initialize_part", "is_for_processor", "take_task"]

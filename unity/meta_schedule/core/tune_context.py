@@ -25,7 +25,7 @@ from ...transform.infra.backend import Machine, backend_of
 from ...transform.schedule import Schedule
 from .arg_info import ArgInfo, Sizes, TensorInfo, other_size
 from .measure_candidate import MeasureCandidate
-from .part import Part, clone_part, initialize_part, take_task
+from .part import Part, clone_part, copied, initialize_part, take_task
 
 MAIN = "main"
 """Name of the program in the module of a task."""
@@ -70,7 +70,7 @@ class SpaceGenerator(metaclass=Part):
     """
 
     what = "space generator"
-    initialize_with_tune_context, clone = take_task, copy.deepcopy
+    initialize_with_tune_context, clone = take_task, copied
     sch_rules: Sequence[Any] = ()
     postprocs: Sequence[Any] | None = None
     mutator_probs: Mapping[Any, float] | None = None
@@ -93,7 +93,7 @@ class SearchStrategy(metaclass=Part):
     """Gives candidates in rounds, the default build first, and hears how fast they were."""
 
     what = "search strategy"
-    initialize_with_tune_context, clone = take_task, copy.deepcopy
+    initialize_with_tune_context, clone = take_task, copied
 
     @abstractmethod
     def pre_tuning(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from ...support.errors import UnityError
 from ...transform.schedule import Instruction, Trace
 from ...transform.schedule.primitives.location import legal_locations
 from ...transform.schedule.primitives.sampling import divisors
-from ..core.part import Part, is_for_processor, take_task
+from ..core.part import Part, copied, is_for_processor, take_task
 from ..core.tune_context import TuneContext
 from ..space.postproc import PARALLEL, UNROLL
 from ..space.sketch import start
@@ -27,7 +26,7 @@ class Mutator(metaclass=Part):
     """Gives a trace with another decision, or None."""
 
     what = "mutator"
-    initialize_with_tune_context, clone = take_task, deepcopy
+    initialize_with_tune_context, clone = take_task, copied
 
     @abstractmethod
     def apply(self, trace: Trace, rng: random.Random) -> Trace | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
 from ...ir.build import int_value
@@ -20,7 +19,7 @@ from ...ir.walk import collect, used_vars
 from ...support.errors import ScheduleError
 from ...support.lazy import absent_names
 from ...transform.schedule import BlockRV, LoopRV, Schedule
-from ..core.part import Part, is_for_processor, take_task
+from ..core.part import Part, copied, is_for_processor, take_task
 from ..core.tune_context import MAIN, TuneContext
 
 PARALLEL, VECTORIZE = "meta_schedule.parallel", "meta_schedule.vectorize"
@@ -32,7 +31,7 @@ class Postproc(metaclass=Part):
     """Finishes a schedule in place; False where it is no candidate."""
 
     what = "postprocessing step"
-    initialize_with_tune_context, clone = take_task, deepcopy
+    initialize_with_tune_context, clone = take_task, copied
 
     @abstractmethod
     def apply(self, sch: Schedule) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 from ...ffi.native.pool import num_threads
@@ -24,7 +23,7 @@ from ...ir.walk import collect, used_vars
 from ...support.errors import ScheduleError
 from ...support.lazy import absent_names
 from ...transform.schedule import BlockRV, LoopRV, Schedule
-from ..core.part import Part, is_for_processor, take_task
+from ..core.part import Part, copied, is_for_processor, take_task
 from .postproc import PARALLEL, UNROLL, VECTORIZE, loop_kinds
 
 STRUCTURE = "meta_schedule.tiling_structure"
@@ -35,7 +34,7 @@ class ScheduleRule(metaclass=Part):
     """Makes of a schedule, at one of its blocks, one or several: itself, where it has nothing to do."""
 
     what = "schedule rule"
-    initialize_with_tune_context, clone = take_task, deepcopy
+    initialize_with_tune_context, clone = take_task, copied
 
     @abstractmethod
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
