@@ -14,29 +14,36 @@ from .node import Aside, Def, Node, frozen, node, replace, script_hook
 from .stmt import Stmt
 from .types import Expr, FuncType, Type
 
-_F = TypeVar("_F", bound="_Attributes")
+_A = TypeVar("_A", bound="Attributed")
 METHODS: dict[str, Callable[..., Any]] = {}
 """Methods of functions that are made of walks, which stand on functions themselves: filled by `specialize.py`."""
 
 
 @guarded_class
-class _Attributes(Node):
-    """Functional updates of ``attrs``: what functions of both levels share."""
+class Attributed(Node):
+    """Functional updates of ``attrs``: what functions of both levels and modules share."""
 
     __slots__ = ()
     attrs: dict[str, Any]
 
-    def with_attr(self: _F, key: str | Mapping[str, Any], value: Any = None) -> _F:
-        """The function with an attribute (or several, as a mapping) added or replaced."""
+    def with_attr(self: _A, key: str | Mapping[str, Any], value: Any = None) -> _A:
+        """The same with the attribute ``key`` set to ``value``, or with several, given as a mapping."""
         return self.with_attrs(key if isinstance(key, Mapping) else {key: value})
 
-    def with_attrs(self: _F, attrs: Mapping[str, Any]) -> _F:
-        """The function with attributes added or replaced."""
-        return replace(self, attrs={**self.attrs, **frozen(dict(attrs))})
+    def with_attrs(self: _A, given: Mapping[str, Any] | None = None, /, **attrs: Any) -> _A:
+        """The same with attributes added or replaced: those of ``given``, and ``attrs`` by name."""
+        return replace(self, attrs={**self.attrs, **frozen({**(given or {}), **attrs})})
 
-    def without_attr(self: _F, key: str) -> _F:
-        """The function without an attribute."""
+    def without_attr(self: _A, key: str) -> _A:
+        """The same without the attribute ``key``."""
         return replace(self, attrs={k: v for k, v in self.attrs.items() if k != key})
+
+    def get_attr(self, key: str) -> Any:
+        """The attribute ``key``, or None."""
+        return self.attrs.get(key)
+
+    def _repr_html_(self) -> str:
+        return script_hook("html")(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A function is a program, which does not run by itself. Raises VerifyError E305."""
@@ -45,7 +52,7 @@ class _Attributes(Node):
 
 
 @node
-class Function(_Attributes, Expr):
+class Function(Attributed, Expr):
     """Graph function. ``params``' types bind the symbols; ``attrs["global_symbol"]`` makes it public."""
 
     params: Def[tuple[Var, ...]]
@@ -71,12 +78,9 @@ class Function(_Attributes, Expr):
         """TVM's earlier spelling of ``ret_ty``."""
         return self.ret_ty
 
-    def _repr_html_(self) -> str:
-        return script_hook("html")(self)
-
 
 @node
-class PrimFunc(_Attributes, Node):
+class PrimFunc(Attributed):
     """Tensor program. ``buffer_map`` says which buffer stands behind each pointer parameter; symbols first shown in their
     shapes, strides and offsets are bound there, in order of the parameters."""
 
@@ -99,9 +103,6 @@ class PrimFunc(_Attributes, Node):
         VerifyError E715.
         """
         return METHODS["specialize"](self, param_map)  # type: ignore[no-any-return]
-
-    def _repr_html_(self) -> str:
-        return script_hook("html")(self)
 
 
 BaseFunc = Function | PrimFunc

@@ -9,15 +9,15 @@ from typing import Any
 from ..support.arguments import guarded_class
 from ..support.errors import VerifyError
 from .expr import ExternFunc, GlobalVar
-from .function import BaseFunc, Function, PrimFunc
-from .node import Aside, Node, frozen, node, printed, script_hook, set_field
+from .function import Attributed, BaseFunc, Function, PrimFunc
+from .node import Aside, node, printed, set_field
 
 ModuleMember = Function | PrimFunc | ExternFunc
 
 
 @guarded_class
 @node
-class IRModule(Node):
+class IRModule(Attributed):
     """Functions by name (in order), attributes, and tables such as virtual devices (``global_infos``)."""
 
     functions: dict[str, Any] = field(default_factory=dict)
@@ -124,24 +124,6 @@ class IRModule(Node):
         """The module with each graph function as ``change`` gives it, and with ``more`` functions that this may have added to."""
         return self.with_functions({name: change(fn) for name, fn in self.graph_functions().items()} | dict(more or {}))
 
-    def with_attrs(self, given: Mapping[str, Any] | None = None, /, **attrs: Any) -> IRModule:
-        """Return the module with attributes added or replaced: those of ``given``, and ``attrs`` by name."""
-        changes = frozen({**(given or {}), **attrs})
-        return IRModule(self.functions, {**self.attrs, **changes}, self.global_infos, self.name)
-
-    def with_attr(self, key: str, value: Any) -> IRModule:
-        """Return the module with the attribute ``key`` set to ``value``."""
-        return self.with_attrs({key: value})
-
-    def without_attr(self, key: str) -> IRModule:
-        """Return the module without the attribute ``key``."""
-        attrs = {name: value for name, value in self.attrs.items() if name != key}
-        return IRModule(self.functions, attrs, self.global_infos, self.name)
-
-    def get_attr(self, key: str) -> Any:
-        """Return the attribute ``key``, or None."""
-        return self.attrs.get(key)
-
     def fresh_name(self, hint: str) -> str:
         """A function name not yet in the module: ``hint``, else ``hint1``, ``hint2``, ..."""
         if hint not in self.functions:
@@ -150,9 +132,6 @@ class IRModule(Node):
         while f"{hint}{count}" in self.functions:
             count += 1
         return f"{hint}{count}"
-
-    def _repr_html_(self) -> str:
-        return script_hook("html")(self)
 
     def __str__(self) -> str:
         return printed(self)
