@@ -285,7 +285,7 @@ class _Tile:
             block, "written", range(most + 1), own, max(own, sum([n * size <= WRITTEN for n in counts[1:]]))
         )
         room = written or vectors <= machine_in_use().registers * SUMS_OF_STEPS
-        turns = max(4, WRITTEN // (counts[written] * size))
+        turns = max(4, WRITTEN // max(1, counts[written] * size))
         unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4 if room else 1, turns)
         for depth, loop in enumerate(reversed(loops)):
             kind = "unrolled" if depth < written else "serial"
