@@ -24,8 +24,9 @@ from ...transform.relax.normalize.normalize import normalize
 from ...transform.relax.precision.quantize_products import quantize_products
 from ...transform.relax.precision.quantize_weights import quantize_weights
 from ...transform.relax.precision.to_mixed_precision import to_mixed_precision
-from ...vm.build import build as compiled
-from .calibration import Build, Calibration, Quantization, calibrate as decide
+from ...vm.build import build
+from .accuracy import as_inputs
+from .calibration import Calibration, Quantization, Run, calibrate as decide
 
 PREPARE = (normalize, fold_batch_norm_to_conv2d, canonicalize, fold_constant)
 """The passes that come before: weights as constants, in float32."""
@@ -48,23 +49,30 @@ class Reduction:
     calibration: Calibration | None = None
     """For the static quantisation of products."""
 
-    def apply(self, mod: IRModule, build: Build) -> tuple[IRModule, Quantization | None]:
+    def apply(self, mod: IRModule, run: Run) -> tuple[IRModule, Quantization | None]:
         """The module with its operators reduced, and what calibration decided."""
         if self.calibration is None:
             return self.passes(mod), None
-        decided = calibrate(mod, self.calibration, build)
+        decided = calibrate(mod, self.calibration, run)
         if bool_option("UNITY_EXPLAIN"):
             print(decided, file=sys.stderr)
         return quantize(mod, decided), decided
 
 
-def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], build: Build | None = None) -> Quantization:
-    """Choose the layers of a module to quantise, with the ranges of their data; prints as a table.
+def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run | None = None) -> Quantization:
+    """Choose the layers of a module to quantise, with the ranges of their data and their cost in accuracy; prints as a table.
 
-    ``mod``: the module. ``calibration``: a ``Calibration``, or inputs of ``main``, one tuple for each call. ``build``: makes a
-    function of such inputs of a module; None: compiled. Raises PassError E987 for inputs that give no ranges.
+    ``mod``: the module. ``calibration``: a ``Calibration``, or inputs of ``main``, one tuple for each call. ``run``: a function
+    that executes a module on such inputs; None: compiled. Raises PassError E987 for inputs that give no ranges.
     """
-    return decide(_prepared(mod), _calibration(calibration), build or (lambda module: compiled(module)["main"]))
+    machines: dict[IRModule, Any] = {}
+
+    def call(module: IRModule, inputs: Any, *more: Any) -> Any:
+        if module not in machines:
+            machines[module] = build(module)
+        return machines[module]["main"](*as_inputs(inputs), *more)
+
+    return decide(_prepared(mod), _calibration(calibration), call if run is None else run)
 
 
 def quantize(mod: IRModule, calibration: Calibration | Quantization | Sequence[Any]) -> IRModule:

@@ -28,9 +28,16 @@ def compile_reduced(
 ) -> Executable:
     """A module built with a precision; with example inputs of ``main`` also built in float32, and compared."""
     source, plain = as_module(mod), replace(how, choose="analytic", tune=None)
+    machines: dict[IRModule, Executable] = {}
+
+    def run(module: IRModule, inputs: Any, *more: Any) -> Any:
+        if module not in machines:
+            machines[module] = compile_chosen(module, plain)
+        return machines[module]["main"](*as_inputs(inputs), *more)
+
     given = None if example_inputs is None else as_inputs(example_inputs)
     expected = None if given is None else compile_chosen(source, plain)["main"](*copies(given))
-    reduced, decided = reduction.apply(source, lambda module: compile_chosen(module, plain)["main"])
+    reduced, decided = reduction.apply(source, run)
     compiled = compile_chosen(reduced, how, how.discard_parameters)
     compiled.quantization = decided
     if how.discard_parameters:

@@ -22,7 +22,7 @@ from ...support.recursion import deep_recursion
 from ...transform.infra.constant_lifetime import Releases, module_constants
 from ...vm.executable.executable import Executable
 from ..entry import BuildOptions, compile_chosen
-from ..precision.accuracy import Accuracy
+from ..precision.accuracy import Accuracy, as_inputs
 from ..precision.calibration import Quantization
 from ..precision.precision import Reduction
 from ..precision.reduced import model_accuracy, model_results
@@ -73,7 +73,7 @@ def compile_model(
     erase = eraser(mod, found.held, found.report.weights) if how.discard_parameters else None
     module, decided = found.module, None
     if reduction is not None:
-        module, decided = reduction.apply(module, _calibrated(found, how))
+        module, decided = reduction.apply(module, _probe(found, how))
     executable = compile_chosen(module, how, erase or False)
     if erase is not None:
         Releases(found.report.weights.values(), erase).sweep(executable.program.constants)
@@ -112,15 +112,17 @@ def _example(model: Any, inputs: Any, named: Mapping[str, Any] | None) -> tuple[
     return tuple(inputs or ()), dict(named or {})
 
 
-def _calibrated(found: Imported, how: BuildOptions) -> Callable[[IRModule], Callable[..., Any]]:
-    """Builds modules that differ from the imported one in what they compute with."""
+def _probe(found: Imported, how: BuildOptions) -> Callable[..., Any]:
+    """Runs modules that differ from the imported one in what they compute with, each built once: for calibration."""
     plain = BuildOptions(how.target, how.exec_mode)
+    built: dict[IRModule, CompiledModel] = {}
 
-    def build(module: IRModule) -> Callable[..., Any]:
-        machine = CompiledModel(found, module, compile_chosen(module, plain), how.exec_mode)
-        return lambda *inputs: machine.results(inputs)
+    def run(module: IRModule, given: Any, *more: Any) -> Any:
+        if module not in built:
+            built[module] = CompiledModel(found, module, compile_chosen(module, plain), how.exec_mode)
+        return built[module].results(as_inputs(given), more)
 
-    return build
+    return run
 
 
 class CompiledModel(TorchModel):
@@ -167,9 +169,11 @@ class CompiledModel(TorchModel):
         self.copied = copied_weights(self.present(), self.shared_constants())
         return self
 
-    def results(self, args: tuple[Any, ...]) -> Any:
-        """Return the results of ``main`` for the arguments ``args`` of a call, without updating state or nesting results."""
-        return self._main(*self._converted(self._leaves(args, {})[1]))
+    def results(self, args: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Any:
+        """Return the results of ``main`` for the arguments ``args`` of a call and further ones (``more``) of ``main``, without
+        updating state or nesting results.
+        """
+        return self._main(*self._converted(self._leaves(args, {})[1]), *more)
 
     def script(self, **options: Any) -> str:
         """The imported module as script, the weights as names; options as in ``IRModule.script``, e.g. ``places=True``."""

@@ -1,11 +1,13 @@
 """Ranges of data for 8-bit integers, from what was seen on calibration inputs: which part of it the 255 steps shall cover.
 
-The part with the least square error of rounding and clipping, on at most ``SAMPLE`` elements of each site and input.
+``minmax``: all of it. ``percentile``: all but the outermost 1 in 10,000 elements on each side. ``mse``: the part with the least
+square error of rounding and clipping. The latter two look at samples, at most ``SAMPLE`` elements of each site and input.
 Not here: how data is observed or quantised (``quantize_products.py``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +16,10 @@ import numpy as np
 from ....support.errors import PassError
 
 SAMPLE = 1 << 14
+TAIL = 1e-4
+"""Share of elements on each side that ``percentile`` leaves out."""
 SHARES = np.linspace(1.0, 0.3, 29)
-"""Shares of the whole range that are tried."""
+"""Shares of the whole range that ``mse`` tries."""
 STEPS = 255
 
 
@@ -46,18 +50,47 @@ class Seen:
     high: float = 0.0
     samples: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, low: float, high: float, data: Any) -> None:
-        """The least and the largest element on one more input, and ``data`` itself. Raises PassError E987 for data without a
-        finite range."""
+    def add(self, low: float, high: float, data: Any = None) -> None:
+        """The least and the largest element on one more input; ``data`` itself where samples are wanted.
+
+        Raises PassError E987 for data without a finite range.
+        """
         if not (np.isfinite(low) and np.isfinite(high)) or low > high:
             raise PassError("E987", "the data of a product is empty, infinite or NaN on a calibration input")
         self.low, self.high = min(self.low, low), max(self.high, high)
-        flat = np.asarray(data).reshape(-1)
-        self.samples.append(flat[:: max(1, flat.size // SAMPLE) | 1].astype("float64"))
+        if data is not None:
+            flat = np.asarray(data).reshape(-1)
+            self.samples.append(flat[:: max(1, flat.size // SAMPLE) | 1].astype("float64"))
 
-    def span(self) -> tuple[float, float]:
-        """The range with the least square error."""
-        data = np.concatenate(self.samples)
-        errors = [np.square(Grid.of(self.low * s, self.high * s).rounded(data) - data).sum() for s in SHARES]
-        best = float(SHARES[int(np.argmin(errors))])
-        return self.low * best, self.high * best
+
+def _minmax(seen: Seen) -> tuple[float, float]:
+    return seen.low, seen.high
+
+
+def _percentile(seen: Seen) -> tuple[float, float]:
+    low, high = np.quantile(np.concatenate(seen.samples), (TAIL, 1 - TAIL))
+    return min(float(low), 0.0), max(float(high), 0.0)
+
+
+def _mse(seen: Seen) -> tuple[float, float]:
+    data = np.concatenate(seen.samples)
+    errors = [np.square(Grid.of(seen.low * s, seen.high * s).rounded(data) - data).sum() for s in SHARES]
+    best = float(SHARES[int(np.argmin(errors))])
+    return seen.low * best, seen.high * best
+
+
+METHODS: dict[str, Callable[[Seen], tuple[float, float]]] = {"minmax": _minmax, "percentile": _percentile, "mse": _mse}
+"""Ways to choose a range by name."""
+
+
+def range_method(name: str) -> Callable[[Seen], tuple[float, float]]:
+    """The way to choose ranges of this name. Raises PassError E987."""
+    if name not in METHODS:
+        raise PassError("E987", f"unknown way to choose ranges: {name!r}", help=f"known: {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def ranges_of(seen: Sequence[Seen], method: str = "mse") -> list[tuple[float, float]]:
+    """The range of each site."""
+    choose = range_method(method)
+    return [choose(site) for site in seen]

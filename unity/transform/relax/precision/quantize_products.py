@@ -65,9 +65,9 @@ def sites(mod: IRModule) -> list[tuple[Var, Site, np.ndarray]]:
     return [(var, *made) for var, made in found if made is not None]
 
 
-def observed(mod: IRModule) -> IRModule:
-    """``main`` that returns (what it returned, (least, largest element of the data of the first site, the data, those of the
-    second, ...))."""
+def observed(mod: IRModule, whole: bool = False) -> IRModule:
+    """``main`` that returns (what it returned, (least, largest element of the data of the first site, of the second, ...)); with
+    ``whole`` the data itself follows the two."""
     mod = to_non_dataflow(mod)
     data = {var: site.call.args[0] for var, site, _ in sites(mod)}
     fn = mod.functions[MAIN]
@@ -85,7 +85,7 @@ def observed(mod: IRModule) -> IRModule:
                     var = Var(names.fresh("seen"), value.ty)
                     bindings.append(VarBinding(var, value))
                     seen.append(var)
-                seen.append(data[binding.var])
+                seen += [data[binding.var]] if whole else []
         blocks.append(BindingBlock(tuple(bindings)))
     result = Tuple((body.body, Tuple(tuple(seen))))
     ty = TupleType((fn.ret_ty, TupleType(tuple([v.ty for v in seen]))))
@@ -94,9 +94,10 @@ def observed(mod: IRModule) -> IRModule:
 
 def seen_on(results: Sequence[Any], seen: Sequence[Seen]) -> None:
     """Add what the observed ``main`` returned behind its own result for one calibration input. Raises PassError E987."""
+    each = len(results) // max(1, len(seen))
     for n, site in enumerate(seen):
-        low, high, data = [value.numpy() for value in results[3 * n : 3 * n + 3]]
-        site.add(float(low), float(high), data)
+        low, high, *data = [value.numpy() for value in results[n * each : (n + 1) * each]]
+        site.add(float(low), float(high), *data)
 
 
 def quantized(data: Expr, grid: Grid, emit: Emit) -> Expr:
@@ -122,7 +123,7 @@ def _reduced(site: Site, weights: np.ndarray, grid: Grid, data: Expr, emit: Emit
 
 
 def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float] | None]) -> IRModule:
-    """The module with the sites of ``main`` in 8 bits; ``ranges`` of their data in order, None: the
+    """The module with the sites of ``main`` in 8 bits; ``ranges`` of their data in order, as ``ranges_of`` gives them; None: the
     site stays as it is."""
     found = sites(mod)
     if len(found) != len(ranges):
