@@ -174,7 +174,6 @@ class FrozenWeights(Generic[Linked]):
                 self.last = known
                 return known
             short = known.short_lives + 1 if known.calls < SHORT_LIFE else 0
-            known.program = None  # its copies go before others are made
         wait = 0 if short < PATIENCE else min(1 << short, LONGEST_WAIT)
         if known is None and len(self.sets) >= MOST_SETS:
             wait = -1
@@ -189,6 +188,8 @@ class FrozenWeights(Generic[Linked]):
 
     def _pack(self, current: WeightSet[Linked], weights: Sequence[Any]) -> None:
         """Give a set its program; it stays without one where the build's steps do not fit these weights."""
+        if current.program is not None:
+            return  # another thread was here
         tensors = [Tensor.from_torch(w.detach().contiguous()) for w in weights]
         if self.pattern is None:
             executable = self.build(bind_params.with_options(params=dict(zip(self.params, tensors)))(self.module))
