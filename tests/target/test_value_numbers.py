@@ -78,3 +78,18 @@ def test_memory_that_nothing_writes_is_read_once():
     ):
         written = write_module(lower_prim_funcs({"main": parse(text)}), target("llvm"))[0]
         assert len(re.findall(r"= load [<\w ]*float", written)) == reads, text
+
+
+def test_neighbours_differ_in_a_constant():
+    """One sum for all cells around a place, which are as far from it as their constants say."""
+    places = ["i * 3 + 2 + k", "2 + i * 3 + k - 5", "(i * 3 + k) - 1", "4 + (i * 3 + k)", "i * 3 - k"]
+    stores = "".join([f"    B[{n}] = A[{place}]\n" for n, place in enumerate(places)])
+    func = parse(
+        '@T.prim_func\ndef main(A: T.Buffer((64,), "float32"), B: T.Buffer((8,), "float32"), i: T.int64, k: T.int32):\n'
+        + stores
+    )
+    text = write_module({"main": func}, target("llvm"))[0]
+    assert len(re.findall(" (?:add|sub) nsw i64 ", text)) == 2
+    a, b = np.arange(64, dtype="float32"), np.zeros(8, "float32")
+    unity.VirtualMachine(unity.compile(func))["main"](a, b, 5, 4)
+    assert b[:5].tolist() == [21, 16, 18, 23, 11]

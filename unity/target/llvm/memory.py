@@ -31,6 +31,10 @@ NEAR = 4
 """Largest step between lanes for which a read takes whole vectors and picks from them, instead of gathering."""
 PIECE = 16
 """Lanes that a read with a step between them takes at a time."""
+MOST_APART = 1 << 47
+"""Largest constant that stands apart in an address: more bytes than a process has."""
+Offset = tuple[str, int]
+"""A place in a buffer in elements: an operand, and a constant to be added."""
 _NSW: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
 
 
@@ -52,6 +56,28 @@ def index(w: FunctionWriter, expr: Expr, narrow: bool = True) -> str:
     if type(expr) is Broadcast and dtype.is_int:
         return splat(w, index(w, expr.value), _I64.with_lanes(expr.lanes))
     return convert(w, w.value(expr), dtype, _I64.with_lanes(dtype.lanes))
+
+
+def _apart(expr: Expr) -> tuple[Expr | None, int]:
+    """An index as what varies, None for nothing, and the sum of its constant terms."""
+    if isinstance(expr, IntImm):
+        return None, expr.value
+    if not isinstance(expr, (Add, Sub)) or not expr.ty.dtype.is_int:
+        return expr, 0
+    (a, first), (b, second) = _apart(expr.a), _apart(expr.b)
+    if isinstance(expr, Sub):
+        return (a, first - second) if b is None else (expr, 0)
+    if a is None or b is None:
+        return (b if a is None else a), first + second
+    return (Add(a, b, expr.ty, expr.span) if first or second else expr), first + second
+
+
+def _offset(w: FunctionWriter, expr: Expr, narrow: bool) -> Offset:
+    """The only index of an access, or the first of its lanes. Neighbours differ in a constant: LLVM need not find that out."""
+    varies, constant = (expr, 0) if w.ranges else _apart(expr)
+    if varies is expr or abs(constant) > MOST_APART:
+        return index(w, expr, narrow), 0
+    return ("0" if varies is None else index(w, varies)), constant
 
 
 def data_pointer(w: FunctionWriter, buffer: Buffer, span: Span | None = None) -> tuple[str, str]:
@@ -79,8 +105,8 @@ def strides_of(w: FunctionWriter, buffer: Buffer) -> list[str]:
 
 def _linear(
     w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None, max_step: int = 1
-) -> tuple[str, int, str | None]:
-    """(offset in elements, lanes, step): step "1" for one contiguous access, None for a vector of offsets; another step up
+) -> tuple[Offset, int, str | None]:
+    """(offset, lanes, step): step "1" for one contiguous access, None for a vector of offsets; another step up
     to ``near`` where the offsets are so far apart."""
     if len(indices) != len(buffer.shape):
         raise CodegenError("E524", f"{buffer.name} has {len(buffer.shape)} axes, got {len(indices)} indices", span)
@@ -94,6 +120,9 @@ def _linear(
         total = index(w, buffer.elem_offset, narrow)
     last = indices[-1] if indices else None
     lanes = dtype_of(last).lanes if last is not None else 1
+    alone = len(indices) == 1 and total == "0" and strides == ["1"]
+    if last is not None and lanes == 1 and alone:
+        return _offset(w, last, narrow), 1, None
     for position, stride in zip(indices, strides):
         if position is last and lanes > 1:
             break
@@ -102,17 +131,20 @@ def _linear(
             term = w.emit(f"mul nsw i64 {term}, {stride}")
         total = term if total == "0" else w.emit(f"add nsw i64 {total}, {term}")
     if last is None or lanes == 1:
-        return total, 1, None
+        return (total, 0), 1, None
     if type(last) is Ramp and type(last.stride) is IntImm and strides[-1] == "1" and 1 <= last.stride.value <= max_step:
+        step = str(last.stride.value)
+        if alone:
+            return _offset(w, last.base, narrow), lanes, step
         base = index(w, last.base, narrow)
-        return (base if total == "0" else w.emit(f"add nsw i64 {total}, {base}")), lanes, str(last.stride.value)
+        return (base if total == "0" else w.emit(f"add nsw i64 {total}, {base}"), 0), lanes, step
     vector = index(w, last)
     ty = f"<{lanes} x i64>"
     if strides[-1] != "1":
         vector = w.emit(f"mul nsw {ty} {vector}, {splat(w, strides[-1], _I64.with_lanes(lanes))}")
     if total != "0":
         vector = w.emit(f"add nsw {ty} {vector}, {splat(w, total, _I64.with_lanes(lanes))}")
-    return vector, lanes, None
+    return (vector, 0), lanes, None
 
 
 def space_of(kind: str) -> str:
@@ -120,13 +152,14 @@ def space_of(kind: str) -> str:
     return kind.removeprefix("ptr addrspace(").removesuffix(")") if kind != "ptr" else "0"
 
 
-def element_pointer(w: FunctionWriter, buffer: Buffer, kind: str, pointer: str, offset: str) -> str:
+def element_pointer(w: FunctionWriter, buffer: Buffer, kind: str, pointer: str, offset: Offset) -> str:
     """Pointer of a type to an element. Vector elements lie close together in memory: LLVM's own vectors would be padded to powers
     of two."""
-    if offset == "0":
-        return pointer
     ty = memory_type(buffer.dtype) if buffer.dtype.lanes == 1 else f"[{buffer.dtype.itemsize} x i8]"
-    return w.emit(f"getelementptr {ty}, {kind} {pointer}, i64 {offset}")
+    for part in offset:
+        if str(part) != "0":
+            pointer = w.emit(f"getelementptr {ty}, {kind} {pointer}, i64 {part}")
+    return pointer
 
 
 def _is_parameter(w: FunctionWriter, buffer: Buffer) -> bool:
@@ -221,7 +254,7 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
             ),
             result,
         )
-    addresses = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
+    addresses = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset[0]}")
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
     loaded = w.read(
@@ -337,7 +370,7 @@ def store(
         return
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", span)
-    addresses = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
+    addresses = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset[0]}")
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.scatter.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
     w.do(f"call void {name}({ty} {text}, <{lanes} x {kind}> {addresses}, i32 {align}, <{lanes} x i1> {mask})")
