@@ -6,8 +6,10 @@ import pytest
 
 import unity
 from unity import relax
+from unity.ir.expr import Call
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
+from unity.ir.walk import collect
 from unity.script import parse
 from unity.transform import DEFAULT_PIPELINE
 from unity.transform.relax.algebra.fold_constant import fold_constant
@@ -211,3 +213,24 @@ def test_bfloat16_follows_where_instructions_take_pairs_of_channels(cpu, channel
         bb.emit_func_output(out)
     with unity.Target(f"llvm -mcpu={cpu}"):
         assert moves(convert_layout(bb.get())) == moved
+
+
+@pytest.mark.parametrize("layout", ["OIHW", "OHWI", "IOHW", "HWOI", "HWIO"])
+@pytest.mark.parametrize("groups", [1, 4, 16])
+def test_weights_of_groups_have_channels_last(layout, groups):
+    weight = RNG.standard_normal((32, 16 // groups, 3, 2)).astype("float32")
+    weight = np.ascontiguousarray(weight.transpose(["OIHW".index(c) for c in layout]))
+    bb = unity.BlockBuilder()
+    x = relax.Var("x", (2, 7, 6, 16), "float32")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = bb.emit(
+                relax.op.nn.conv2d(x, relax.const(weight), groups=groups, data_layout="NHWC", kernel_layout=layout)
+            )
+            out = bb.emit_output(relax.op.nn.relu(y))
+        bb.emit_func_output(out)
+    array = data((2, 7, 6, 16))
+    after = agree(bb.get(), array)
+    kept = layout if groups == 1 or layout.endswith("O") else "HWIO"
+    (call,) = [c for fn in after.graph_functions().values() for c in collect(fn, Call) if c.op_name == "R.nn.conv2d"]
+    assert call.attrs.get("kernel_layout", "OIHW") == kept and not moves(after)

@@ -8,7 +8,8 @@ nobody needs is removed.
 With channels last, outputs of a convolution at one place are neighbours in memory for every size of image, and a 1x1
 convolution is a matrix product. A convolution follows where its weight is computed from constants and its output channels
 (those of a group, unless it is depthwise) fill a vector; a function is left as it is where its convolutions are too small to
-pay for the transpositions at its borders.
+pay for the transpositions at its borders. A convolution in groups that has channels last already gets a constant weight whose
+channels are last as well.
 """
 
 from __future__ import annotations
@@ -210,6 +211,21 @@ class _Converter:
         }
         return make_call(call.op, [data if form is None else form, kernel], attrs, call.ty_args, call.span)
 
+    def neighbours(self, call: Call) -> Call | None:
+        """A convolution in groups that has channels last, with the channels of its constant weight last too; None for another."""
+        assert self.rewriter is not None and isinstance(call.ty, TensorType) and type(call.op) is Op
+        (data, weight), last = call.args, channels_last_layout(call.ty.ndim)
+        given, wanted = call.attrs.get("kernel_layout", "OI" + last[1:-1]), last[1:-1] + "IO"
+        layouts = {call.attrs.get("data_layout"), call.attrs.get("out_layout") or last}
+        if self.asked or layouts != {last} or sorted(given) != sorted(wanted) or int_attr(call, "groups", 1) == 1:
+            return None
+        is_float = call.ty.dtype is not None and call.ty.dtype.is_float
+        if given.endswith("O") or not is_float or dims(weight.ty) is None or not self.source.is_constant(weight):
+            return None
+        self.saved += THIN * _count(call) * _count(weight) // _extent(weight, given.index("O"))
+        kernel = self.rewriter.emit(permute_dims(weight, axes=[given.index(c) for c in wanted]), "weight")
+        return make_call(call.op, [data, kernel], {**call.attrs, "kernel_layout": wanted}, call.ty_args, call.span)
+
     def transposed(self, call: Call) -> Expr | None:
         """A transposed convolution with channels last, None where it stays."""
         assert self.rewriter is not None and isinstance(call.ty, TensorType)
@@ -241,6 +257,8 @@ class _Converter:
                 and call.ty.ndim > 2
                 and not (self.keep and call_text(call) in self.keep)
             )
+            if known and name in CONVOLUTIONS and (found := self.neighbours(call)) is not None:
+                return found
             made = None if not known else self.convolution(call) if name in CONVOLUTIONS else self.transposed(call)
         else:
             if follow is None or not any([self.known(v) is not None for v in operands]):
