@@ -270,14 +270,13 @@ class Analyzer:
     def can_prove_less(self, a: Expr, b: Expr) -> bool:
         """``a < b``."""
         with deep_recursion():
-            gap = plus(self.canonical.poly(_expr(b)), self.canonical.poly(_expr(a)), -1)
-            return nonnegative(self.canonical, plus(gap, constant(-1)))
+            return self._reaches(self.canonical.poly(_expr(b)), self.canonical.poly(_expr(a)), 1)
 
     def can_prove_greater_equal(self, a: Expr, bound: Expr | int) -> bool:
         """``a >= bound``."""
         with deep_recursion():
             least = constant(bound) if type(bound) is int else self.canonical.poly(_expr(bound))
-            return nonnegative(self.canonical, plus(self.canonical.poly(_expr(a)), least, -1))
+            return self._reaches(self.canonical.poly(_expr(a)), least)
 
     def prove(self, condition: Expr) -> Proof:
         """Three-way answer, with a counter-example when the condition can fail."""
@@ -341,23 +340,23 @@ class Analyzer:
             case Call(Op("T.likely"), (a,)):
                 return self._decide(a)
             case EQ(a, b) if is_index(a):
-                return self._same(a, b)
+                return self._same(self.poly(a), self.poly(b))
             case NE(a, b) if is_index(a):
-                same = self._same(a, b)
+                same = self._same(self.poly(a), self.poly(b))
                 return None if same is None else not same
         found = _order(condition)
         return None if found is None else self._sign(self.poly(found[0]), self.poly(found[1]), found[2])
 
+    def _reaches(self, a: Poly, b: Poly, gap: int = 0) -> bool:
+        """True if ``a >= b + gap`` follows from what is known."""
+        return nonnegative(self.canonical, plus(plus(a, b, -1), constant(-gap)))
+
     def _sign(self, a: Poly, b: Poly, gap: int) -> bool | None:
         """Decide ``a >= b + gap``."""
-        difference = plus(plus(a, b, -1), constant(-gap))
-        if nonnegative(self.canonical, difference):
-            return True
-        opposite = {m: -c for m, c in difference.items()}
-        return False if nonnegative(self.canonical, plus(opposite, constant(-1))) else None
+        return True if self._reaches(a, b, gap) else False if self._reaches(b, a, 1 - gap) else None
 
-    def _same(self, a: Expr, b: Expr) -> bool | None:
-        gap = plus(self.poly(a), self.poly(b), -1)
+    def _same(self, a: Poly, b: Poly) -> bool | None:
+        gap = plus(a, b, -1)
         if not gap:
             return True
         bound = self.known.bound(gap)
@@ -368,14 +367,9 @@ class Analyzer:
         modular = self.known.modular_set(gap)
         if modular.coeff > 1 and modular.base != 0:
             return False
-        minus = {m: -c for m, c in gap.items()}
-        if nonnegative(self.canonical, plus(gap, constant(-1))) or nonnegative(
-            self.canonical, plus(minus, constant(-1))
-        ):
+        if self._reaches(a, b, 1) or self._reaches(b, a, 1):
             return False
-        if nonnegative(self.canonical, gap) and nonnegative(self.canonical, minus):
-            return True
-        return None
+        return True if self._reaches(a, b) and self._reaches(b, a) else None
 
 
 def compare_dims(a: Expr, b: Expr) -> Answer:
