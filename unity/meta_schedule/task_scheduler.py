@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from .tuning_loop import TaskRecord, TaskScheduler
+from .task_record import TaskRecord
+from .tuning_loop import TaskScheduler
 
 
 class RoundRobin(TaskScheduler, names=("round-robin",)):

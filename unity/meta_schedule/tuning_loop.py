@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from ..ffi.native.pool import num_threads, processors
 from ..support.errors import ScheduleError, UnityError
 from ..support.gc_pause import young_collection
-from ..transform.infra.backend import backend_of
 from .builder import Builder, BuilderInput, BuilderResult
 from .core.measure_candidate import MeasureCandidate
 from .core.part import Part
@@ -25,67 +24,17 @@ from .core.profiler import Profiler
 from .core.tune_context import CostModel, TuneContext
 from .database import Database
 from .database.record import DEFAULT, KEPT, TuningRecord, fastest
-from .database.workload import Workload, machine_features
+from .database.workload import machine_features
 from .measure_callback import MeasureCallback
 from .report import Row, TuneProgress
-from .runner import Runner, RunnerInput, RunnerResult
+from .runner import Runner, RunnerResult
 from .search.replay import ReplayTrace
-from .space.sketch import default_candidate
+from .task_record import FINALISTS, TaskRecord
 
-FINALISTS = 3
-"""Candidates of a task that run against the default at the end."""
 ROUNDS = 4
 """Runs of each of them."""
 MIN_GAIN = 1.02
 """Time of the default by that of the winner from which on the winner is kept, in the fastest run and in the lower quartile."""
-
-
-@dataclass(slots=True, eq=False)
-class TaskRecord:
-    """A task while it is tuned. ``history``: the best seconds after each round; ``finalists``: the best candidates; ``rounds`` and
-    ``chosen``: rounds that have begun, and their candidates."""
-
-    ctx: TuneContext
-    task_weight: float
-    max_trials: int
-    workload: Workload
-    history: list[float] = field(default_factory=list)
-    finalists: list[tuple[float, MeasureCandidate]] = field(default_factory=list)
-    default_secs: float = math.inf
-    default_path: str | None = None
-    best_written: float = math.inf
-    trials: int = 0
-    rounds: int = 0
-    chosen: int = 0
-    failures: int = 0
-    is_terminated: bool = False
-    problem: str = ""
-    known: list[TuningRecord] = field(default_factory=list)
-    """The trials of an earlier search."""
-
-    @property
-    def default(self) -> MeasureCandidate:
-        """The default build."""
-        return default_candidate(self.ctx)
-
-    @property
-    def best_secs(self) -> float:
-        """The best so far, the default included."""
-        return min([self.default_secs, *[secs for secs, _ in self.finalists]])
-
-    def reference(self) -> RunnerInput:
-        """The default build, to run beside candidates."""
-        assert self.default_path is not None
-        kind = backend_of(self.ctx.target).runtime.device.name
-        packed, other = self.default.scheduled.packed, self.ctx.other_args_info
-        return RunnerInput(self.default_path, kind, self.default.args_info, packed, None, other)
-
-    def add_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
-        """Count what was measured and keep the best candidates."""
-        self.trials += len(candidates)
-        found = [(fastest(r.run_secs), c) for c, r in zip(candidates, results) if r.run_secs and not c.is_default]
-        self.failures += len([r for r in results if not r.run_secs])
-        self.finalists = sorted([*self.finalists, *found], key=lambda pair: pair[0])[:FINALISTS]
 
 
 @dataclass(slots=True, eq=False)
@@ -348,4 +297,4 @@ def _scaled(result: RunnerResult, seconds: float) -> RunnerResult:
     return RunnerResult(own, result.error_msg, other)
 
 
-__all__ = ["TaskRecord", "TaskScheduler"]
+__all__ = ["TaskScheduler"]
