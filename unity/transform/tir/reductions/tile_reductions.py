@@ -278,6 +278,10 @@ class _Tile:
             own = 2
         own += int(own == 1 and most > 1 and window <= WINDOW)
         vectors = self.height * -(-self.width // self.plan.lanes)
+        if len(loops) == 1 and fixed[0] and self.plan.rows is not None and not self.plan.windows:
+            # what all rows read stays in registers from tile to tile
+            kept = (extent_of(loops[0]) + self.plan.height) * (self.plan.width // self.plan.lanes)
+            own = int(own or kept <= machine_in_use().registers)
         steps = accumulate([extent_of(loop) for loop in reversed(loops)][:most], times)
         counts = [1, *steps]
         size = vectors * (self.plan.lanes if _picks_lanes(self.plan) else 1)
