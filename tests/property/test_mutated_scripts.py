@@ -151,6 +151,8 @@ def _compare(fn: Any, compiled: Any, given: list[Any], expected: Any) -> None:
         return
     if expected.kind == "value":
         value = [v.numpy() if isinstance(v, unity.Tensor) else v for v in flat(value)]
+        if any([callable(v) for v in value]):  # closures: two classes of them
+            return
         given = [a for a in given if isinstance(a, np.ndarray)] if isinstance(fn, PrimFunc) else []
         assert difference(expected.value, [*value, *given]) is None, difference(expected.value, [*value, *given])
 
