@@ -375,3 +375,11 @@ def test_torch_tensors(mode):
     y, _ = vm["main"](x, w, b)
     torch.testing.assert_close(y.torch(), x @ w)
     torch.testing.assert_close(vm["main"](x, w, b)[1].torch(), torch.relu(b + b))
+
+
+def test_names_of_an_executable_and_its_machine():
+    built = executable({"main": two_layers()})
+    for held in (built, VirtualMachine(built)):
+        names = list(held)
+        assert "main" in names and all(name in held for name in names)
+        assert "other" not in held and 0 not in held

@@ -158,9 +158,12 @@ class VirtualMachine:
             found = self._functions[name] = self._bind(name)
         return found
 
+    def __iter__(self) -> Iterator[str]:
+        """The names that ``[]`` takes."""
+        return iter(self.executable)
+
     def __contains__(self, name: str) -> bool:
-        program = self.executable.program
-        return name in self._functions or name in program.functions or name in program.kernels
+        return name in self._functions or name in self.executable
 
     def _bind(self, name: str) -> BoundFunction:
         program = self.executable.program

@@ -7,7 +7,7 @@ makes an executable hands that in as ``start``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,13 @@ class Executable:
             assert self.start is not None, "an executable that nobody linked"
             self.machine = self.start(self)
         return self.machine[name]  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names that ``[]`` takes."""
+        return iter([*self.functions, *self.program.kernels])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.functions or name in self.program.kernels
 
     def __call__(self, *args: Any) -> Any:
         """The function ``main``, or the only one, run with arguments. Raises VMError E631 where there is no such function."""
