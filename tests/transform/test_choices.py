@@ -225,7 +225,7 @@ def test_lines_that_are_not_filled_have_shorter_vectors(name, lanes):
 def test_an_operand_contiguous_along_the_steps_is_copied_by_squares_where_that_is_decided():
     fn, constants = PROGRAMS["product of a transposed input"]
     target = LEVELS["v3"]
-    assert explored(fn, constants, target)["Y", "side"].candidates == (8, 0, 4, 16)
+    assert explored(fn, constants, target)["Y", "side"].candidates == (0, 4, 8, 16)
     for side in (8, 0, 4, 16):
         program = built(decided(fn, {("Y", "side"): side}), constants, target)[0]
         (copy,) = [block for block in collect(program.body, Block) if block.name == "B_packed"]

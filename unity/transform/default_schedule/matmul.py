@@ -216,9 +216,10 @@ def _fill_panels(sch: Schedule, copy: BlockRV, contraction: Contraction, layout:
     """The copy of an operand into panels: in vectors along the columns, or a few steps and columns at a time."""
     *_, step, lane = sch.get_loops(copy)
     turned = slope(contraction.weights.indices[-1], contraction.columns.var) != 1
+    own = SIDE if (extent_of(contraction.reductions[-1]) or 0) >= DEEP else 0
     if layout is not None and layout.group > 1:
         sch.vectorize(sch.fuse(step, lane))
-    elif turned and (side := choose(contraction.block, "side", (0, SIDE // 2, SIDE, 2 * SIDE), SIDE)):
+    elif turned and (side := choose(contraction.block, "side", (0, SIDE // 2, SIDE, 2 * SIDE), own)):
         (steps, step), (lanes, lane) = sch.split(step, [None, side]), sch.split(lane, [None, COPIED])
         sch.reorder(steps, lanes, step, lane)
     else:
