@@ -1,5 +1,5 @@
-"""Loops and index arithmetic of kernels: 32 bits where they hold every index, unrolled loops left to LLVM but where an instruction is
-told the turn."""
+"""Loops and index arithmetic of kernels: 32 bits where they hold every index, unrolled loops left to the code generator but where
+an instruction is told the turn."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from device_choice import device_or_emulated
 
 import unity
 from unity import Target
+from unity.ir.interpret import run
 from unity.ir.module import IRModule
 from unity.script import parse
 from unity.target import GPU_PIPELINE
@@ -49,6 +50,23 @@ def main(A: T.Buffer((4,), "float32")):
 
     assert '"unroll": 4' in loops("A[i] + T.float32(1)")
     assert '"unroll"' not in loops("T.tvm_warp_shuffle(T.uint32(255), A[i], i, 32, 32)")
+
+
+@pytest.mark.parametrize("first, extent", [(0, "n"), (2, "n"), (3, "11"), (0, "8")])
+def test_a_loop_runs_some_turns_at_once_and_then_the_rest(first: int, extent: str) -> None:
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((32,), "int64"), n: T.int64):
+    for i in T.serial({first}, {first} + {extent}, annotations={{"unroll": 4}}):
+        A[i] = A[i] * 2 + i
+""")
+    made = unroll_loop.with_options(explicit=False).on(func)
+    assert str(made.script()).count("] * ") == (4 if extent == "8" else 5)
+    for n in (0, 1, 3, 4, 7, 8):
+        given, expected = np.arange(32), np.arange(32)
+        run(made, None, given, n)
+        run(func, None, expected, n)
+        assert (given == expected).all()
 
 
 def test_a_loop_whose_turn_decides_registers_alone_is_left_to_llvm() -> None:

@@ -143,7 +143,7 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
         parameters.append("ptr %result")
     w.statement(func.body)
     w.leave("0" if kernel.result is None else str(kernel.message("it ended without returning a value")))
-    body = "\n".join(["entry:", *w.entry, *w.lines])
+    body = w.body()
     module.bodies.append(f"define i32 @{module.symbols[name]}({', '.join(parameters)}) #0 {{\n{body}\n}}")
     return replace(module.signatures[name], messages=tuple(kernel.messages), packed_calls=tuple(kernel.packed_calls))
 

@@ -56,5 +56,5 @@ def _conversion(module: ModuleWriter, name: str, source: DataType, target: DataT
         result = w.emit(f"bitcast {value_type(target)} {result} to {made}")
     else:
         result = widen(w, w.emit(f"bitcast {given} %x to {value_type(source)}"), source)
-    body = "\n".join(w.lines)
+    body = w.text()
     return f"define internal {made} @{name}({given} %x) nounwind {{\n{body}\n  ret {made} {result}\n}}\n"

@@ -118,7 +118,7 @@ def _write_body(
     if marked:
         release_tiles(inner)
     inner.leave("0")
-    body = "\n".join(["entry:", *inner.entry, *inner.lines])
+    body = inner.body()
     w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) noinline #0 {{\n{body}\n}}")
     lines, arguments = ["entry:"], ["i64 %begin", "i64 %end"]
     for number, kind in enumerate([kind for _, kind, _ in captured] + [ty] + ["i1"] * backwards):

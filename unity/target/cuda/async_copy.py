@@ -8,7 +8,7 @@ from ...ir.expr import Call, IntImm, Var
 from ...ir.types import Expr, PointerType, PrimType
 from ...support.errors import CodegenError
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import element, nvvm, require
+from .registers import GLOBAL, SHARED, element, nvvm, require
 
 
 def _element(expr: Expr, call: Call) -> DataType:
@@ -19,10 +19,9 @@ def _element(expr: Expr, call: Call) -> DataType:
     return dtype_of(call).element
 
 
-def _pointer(w: FunctionWriter, call: Call, number: int, space: int) -> str:
+def _pointer(w: FunctionWriter, call: Call, number: int, kind: str) -> tuple[str, str]:
     base = call.args[number]
-    at = element(w, base, call.args[number + 1], _element(base, call))
-    return w.emit(f"addrspacecast ptr {at} to ptr addrspace({space})")
+    return kind, element(w, base, call.args[number + 1], _element(base, call), kind)
 
 
 def cp_async(w: FunctionWriter, call: Call) -> None:
@@ -32,8 +31,7 @@ def cp_async(w: FunctionWriter, call: Call) -> None:
     if size not in (4, 8, 16):
         raise CodegenError("E526", "T.ptx_cp_async copies 4, 8 or 16 bytes", call.span)
     require(w, "sm_80", call)
-    to, source = _pointer(w, call, 0, 3), _pointer(w, call, 2, 1)
-    operands = [("ptr addrspace(3)", to), ("ptr addrspace(1)", source)]
+    operands = [_pointer(w, call, 0, SHARED), _pointer(w, call, 2, GLOBAL)]
     name = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
     if len(call.args) > 5:
         name += ".s"

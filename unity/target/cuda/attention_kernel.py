@@ -479,18 +479,19 @@ if {mm.first_key} == 0:
         chunk, each = f"(s * {self.threads} + ty * {WARP} + tx)", self.v_width // lanes
         row, column = f"{chunk} // {each}", f"{chunk} % {each} * {lanes} + x"
         result = self.normalized(f"acc[{mm.result('r', 'g', 'x')}]", "total[r]")
-        kv_steps = -(
-            -mm.rows * each // self.threads
-        )  # unrolled, a quotient for each row would be kept since the query was copied
-        loop = (
-            f"T.unroll({kv_steps})" if int_value(self.group) else f'T.serial({kv_steps}, annotations={{"unroll": 1}})'
-        )
+        kv_steps = -(-mm.rows * each // self.threads)
+        loop = f"T.unroll({kv_steps})"
+        if not int_value(self.group):  # unrolled, a quotient for each row would be kept since the query was copied
+            loop = f'T.serial({kv_steps}, annotations={{"unroll": 1}})'
         return f"""
 lines = T.alloc_buffer(({mm.rows}, {width}), "{out.name}", scope="shared.dyn")
+neighbours = T.alloc_buffer(({mm.contiguous},), "{out.name}", scope="local")
 for r in T.unroll({mm.thread_rows}):
     for g in T.unroll({mm.thread_columns // mm.contiguous}):
         for x in T.unroll({mm.contiguous}):
-            lines[{mm.row("r")}, {mm.column("g", "x")}] = {result}
+            neighbours[x] = {result}
+        for x in T.vectorized({mm.contiguous}):
+            lines[{mm.row("r")}, {mm.column("g", "x")}] = neighbours[x]
 T.tvm_storage_sync("shared")
 for s in {loop}:
     if {row} < T.min({mm.rows}, rows - start):

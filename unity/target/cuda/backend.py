@@ -18,7 +18,8 @@ from .machine import machine_of
 
 
 def _cache_key(target: Target) -> str:
-    return repr((ptx_options(arch_of(target)), compile_options(target).resolved())) + llvm_version()
+    arch = arch_of(target)
+    return repr((ptx_options(arch), ptx_options(arch, True), compile_options(target).resolved())) + llvm_version()
 
 
 def _of_device(index: int) -> str:

@@ -17,7 +17,7 @@ from ...support.errors import CodegenError
 from ..llvm.casts import convert
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import I16, I32, assembly, element, fixed, require, shared_address
+from .registers import GLOBAL, I16, I32, assembly, element, fixed, require, shared_address
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64
 TensorMap = tuple[Var, TensorCopy]
@@ -95,8 +95,8 @@ def arrive_when_copied(w: FunctionWriter, call: Call) -> None:
 def bulk(w: FunctionWriter, call: Call) -> None:
     """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, barrier."""
     dtype = dtype_of(call).element
-    to = shared_address(w, element(w, call.args[0], call.args[1], dtype))
-    source = w.emit(f"addrspacecast ptr {element(w, call.args[2], call.args[3], dtype)} to ptr addrspace(1)")
+    to = shared_address(w, call.args[0], call.args[1], dtype)
+    source = element(w, call.args[2], call.args[3], dtype, GLOBAL)
     source_address = w.emit(f"ptrtoint ptr addrspace(1) {source} to i64")
     text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
     assembly(w, text, (), to, ("i64", source_address), _word(w, call, 4), _barrier(w, call, 5))
@@ -145,7 +145,7 @@ def bulk_tensor(w: FunctionWriter, call: Call) -> None:
     copy, source = _copy(call), call.args[2]
     assert type(source) is Var
     tensor = w.emit(f"ptrtoint ptr %map{_number(tensor_maps(w.kernel.func), source, copy)} to i64")
-    to = shared_address(w, element(w, call.args[0], call.args[1], copy.dtype))
+    to = shared_address(w, call.args[0], call.args[1], copy.dtype)
     corner = [convert(w, w.value(n), dtype_of(n), I32) for n in reversed(copy.corner)]
     rank = len(corner)
     registers = ", ".join([f"${3 + axis}" for axis in range(rank)])

@@ -43,10 +43,13 @@ class CudaText:
     symbols: dict[str, str]
 
 
-def ptx_options(arch: Arch) -> CompileOptions:
-    """LLVM's options for kernels."""
+def ptx_options(arch: Arch, grouped: bool = False) -> CompileOptions:
+    """LLVM's options for kernels; ``grouped``: with products of warpgroups. Loops over registers are written out already, and the
+    assembler shares, moves and unrolls by itself. But it waits for each product of a warpgroup where anything copies their sums,
+    and copies are what LLVM's code generator removes."""
+    pipeline, level = ("O3", 2) if grouped else ("light", 0)
     return CompileOptions(
-        pipeline="O3", opt=2, cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
+        pipeline, level, cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
     )
 
 
@@ -79,7 +82,7 @@ def _sizes(programs: Mapping[str, PrimFunc], kernels: Mapping[str, PrimFunc]) ->
 def ptx_of(text: str, arch: Arch) -> str:
     """PTX of kernels in LLVM IR. Raises InternalError E905 where LLVM refuses them."""
     try:
-        return compile_ir(text, ptx_options(arch)).decode()
+        return compile_ir(text, ptx_options(arch, "wgmma.mma_async" in text)).decode()
     except FFIError as error:
         raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
 

@@ -29,7 +29,7 @@ from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import written_pointers
 from .arch import Arch
 from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TensorMap, tensor_maps
-from .registers import AXES
+from .registers import AXES, GLOBAL
 from .warpgroup import sets_registers
 
 VECTOR_ALIGN = CUDA_MEMORY.alignment
@@ -114,19 +114,21 @@ def _write_kernel(
     sizes: Container[Var],
 ) -> None:
     func = kernel.func
-    w = FunctionWriter(module, kernel)
+    w = FunctionWriter(module, kernel, moves=True)
     no_alias = not may_alias(func)
     parameters = []
     for number, param in enumerate(func.params):
         operand = f"%p{number}"
+        w.levels[operand] = 0
         if type(param.ty) is PointerType or dtype_of(param).code == "handle":
             if no_alias and param not in written:
                 w.unchanging[param] = ", !invariant.load !1"
             if number in aligned:
                 w.aligned[param] = VECTOR_ALIGN
             hints = " noalias" * no_alias + " readonly" * (no_alias and param not in written)
-            parameters.append(f"ptr{hints}{f' align {VECTOR_ALIGN}' if number in aligned else ''} {operand}")
-            w.env[param] = operand
+            parameters.append(f"{GLOBAL}{hints}{f' align {VECTOR_ALIGN}' if number in aligned else ''} {operand}")
+            w.spaces[param] = GLOBAL, operand
+            w.env[param] = w.emit(f"addrspacecast {GLOBAL} {operand} to ptr")
             continue
         parameters.append(scalar_parameter(w, param, operand))
     for buffer in func.buffer_map.values():
@@ -138,9 +140,8 @@ def _write_kernel(
     w.sizes = {var: size_word(w, w.env[var]) for var in _positive_sizes(func, sizes)}
     w.statement(func.body)
     w.leave("0")
-    body = "\n".join(["entry:", *w.entry, *w.lines])
     symbol = module.symbols[kernel.name]
-    module.bodies.append(f"define ptx_kernel void @{symbol}({', '.join(parameters)}) #{group} {{\n{body}\n}}")
+    module.bodies.append(f"define ptx_kernel void @{symbol}({', '.join(parameters)}) #{group} {{\n{w.body()}\n}}")
 
 
 def _sized_at_launch(func: PrimFunc) -> bool:

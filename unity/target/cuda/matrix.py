@@ -21,7 +21,7 @@ from ..llvm.intrinsics import pointer
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import element, nvvm, require, structure
+from .registers import SHARED, element, nvvm, require, structure
 
 
 @dataclass(slots=True, frozen=True)
@@ -123,10 +123,9 @@ def ldmatrix(w: FunctionWriter, call: Call) -> None:
     if number not in (1, 2, 4) or _text(call, 2) != ".b16" or trans is None or dtype.itemsize > 4:
         raise CodegenError("E526", "T.ptx_ldmatrix takes 1, 2 or 4 matrices of .b16", call.span)
     to = element(w, call.args[3], call.args[4], dtype)
-    row = element(w, call.args[5], call.args[6], dtype)
-    shared = w.emit(f"addrspacecast ptr {row} to ptr addrspace(3)")
+    row = element(w, call.args[5], call.args[6], dtype, SHARED)
     name = f"ldmatrix.sync.aligned.m8n8.x{number}{'.trans' if trans else ''}.b16.p3"
-    store_words(w, to, nvvm(w, name, structure(w, ["i32"] * number), ("ptr addrspace(3)", shared)), number, "i32")
+    store_words(w, to, nvvm(w, name, structure(w, ["i32"] * number), (SHARED, row)), number, "i32")
 
 
 def fragments(w: FunctionWriter, buffer: Buffer, count: int, span: Span | None) -> None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ffi.dtype import DataType
-from ...ir.expr import Call, IntImm
+from ...ir.build import const
+from ...ir.expr import Call, IntImm, Var
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ..llvm.intrinsics import Rule, pointer
 from ..llvm.lltypes import memory_type
-from ..llvm.memory import index
+from ..llvm.memory import index_parts, moved
 from ..llvm.writer import FunctionWriter
 
 I16, I32 = DataType("int16"), DataType("int32")
+ZERO = const(0)
 AXES = {
     f"{kind}Idx.{axis}": f"{register}.{axis}"
     for kind, register in (("thread", "tid"), ("block", "ctaid"))
     for axis in "xyz"
 }
 """Special register of each thread axis."""
+GLOBAL, SHARED, LOCAL = "ptr addrspace(1)", "ptr addrspace(3)", "ptr addrspace(5)"
+"""LLVM's types of pointers to memory of the device, of a block and of a thread."""
 DYNAMIC_SHARED = "unity_shared"
 """The symbol of dynamic shared memory, whose size is given at the launch."""
 
@@ -94,12 +98,18 @@ def fixed(arch: str, text: str) -> Rule:
     return rule
 
 
-def shared_address(w: FunctionWriter, ptr: str) -> tuple[str, str]:
-    """The (type, operand) of the address in shared memory of a generic pointer."""
-    inside = w.emit(f"addrspacecast ptr {ptr} to ptr addrspace(3)")
-    return "i32", w.emit(f"ptrtoint ptr addrspace(3) {inside} to i32")
+def shared_address(w: FunctionWriter, base: Expr, offset: Expr = ZERO, dtype: DataType = I32) -> tuple[str, str]:
+    """The (type, operand) of the address in shared memory of an element at an offset from a pointer."""
+    return "i32", w.emit(f"ptrtoint ptr addrspace(3) {element(w, base, offset, dtype, SHARED)} to i32")
 
 
-def element(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType) -> str:
-    """Pointer to an element at an offset from a pointer, usually into shared memory."""
-    return w.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer(w, base)}, i64 {index(w, offset, False)}")
+def element(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType, kind: str = "ptr") -> str:
+    """Pointer of a type to an element at an offset from a pointer."""
+    found, at = w.spaces.get(base, ("", "")) if isinstance(base, Var) else ("", "")
+    if kind == "ptr":
+        at = pointer(w, base)
+    elif found != kind:
+        at = w.emit(f"addrspacecast ptr {pointer(w, base)} to {kind}")
+    text, constant = index_parts(w, offset, kind == GLOBAL)
+    ty = memory_type(dtype)
+    return moved(w, ty, kind, moved(w, ty, kind, at, text), str(constant))

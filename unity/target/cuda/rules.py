@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from ...arith.interval import Interval
+import math
+
+from ...arith.interval import Interval, point
 from ...ffi.cuda.checks import STATUS
 from ...ir.buffer import Buffer
-from ...ir.build import dtype_of
-from ...ir.expr import Call, IntImm
-from ...ir.scalar import IterVar
-from ...ir.stmt import AllocBuffer, AttrStmt, Bind, DeclBuffer, For
+from ...ir.build import dtype_of, int_value
+from ...ir.expr import Call, IntImm, Var
+from ...ir.scalar import BufferLoad, IterVar
+from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, DeclBuffer, For
+from ...ir.types import Expr, PointerType
+from ...ir.walk import collect, uses_any
 from ...support.errors import CodegenError
+from ...transform.tir.blocks.lower_opaque_block import leaves_loop
+from ...transform.tir.loops.unroll_loop import statement_count
 from ...transform.tir.threads.verify_gpu_code import AXIS_LIMITS
 from ..llvm import arithmetic, expressions  # noqa: F401 - the rules they register
 from ..llvm.casts import convert
@@ -17,11 +23,15 @@ from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.small_indices import give_range
-from ..llvm.statements import attribute, constant_count, serial_loop
+from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
 from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
-from .registers import AXES, DYNAMIC_SHARED, I32, nvvm, read_register
+from .registers import AXES, DYNAMIC_SHARED, I32, LOCAL, SHARED, nvvm, read_register
 
+MOST_WRITTEN = 4096
+"""Most stores and calls that a loop over memory of a thread becomes where nobody asks for it."""
+DYNAMIC_ALIGN = 1024
+"""Alignment of dynamic shared memory in bytes."""
 LOCAL_BYTES = 64 << 10
 """Most bytes of one buffer of a thread; what does not fit into registers is in slow local memory."""
 
@@ -44,7 +54,44 @@ def _loop(w: FunctionWriter, stmt: For) -> None:
     if stmt.kind == "thread_binding":
         raise CodegenError("E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread} inside a kernel", stmt.span,
                            help="lower the program with unity.target.GPU_PIPELINE first")  # fmt: skip
-    serial_loop(w, stmt)
+    if not _is_written_out(stmt):
+        serial_loop(w, stmt)
+        return
+    assert type(stmt.extent) is IntImm and type(stmt.min) is IntImm
+    for value in range(stmt.min.value, stmt.min.value + stmt.extent.value):
+        w.env[stmt.loop_var] = str(value)
+        give_range(w, stmt.loop_var, point(value))
+        scoped(w, stmt.body)
+
+
+def _is_written_out(stmt: For) -> bool:
+    """True for a loop that is unrolled, and for one that goes over memory of the thread, which has to be in registers."""
+    if type(stmt.extent) is not IntImm or type(stmt.min) is not IntImm or stmt.step is not None:
+        return False
+    count = stmt.extent.value
+    asked = stmt.note("unroll", 0)
+    if asked == 1 < count or leaves_loop(stmt.body):
+        return False
+    return asked >= count or (count * statement_count(stmt.body) <= MOST_WRITTEN and _goes_over_registers(stmt))
+
+
+def _goes_over_registers(stmt: For) -> bool:
+    for part in collect(stmt.body, (BufferLoad, BufferStore, Call)):
+        if type(part) is Call:  # the number of an element stands behind the pointer
+            places = [behind for base, behind in zip(part.args, part.args[1:]) if _is_local(base)]
+        else:
+            places = [*part.indices] if _is_local(part.buffer.data) else []
+        if any([uses_any(place, (stmt.loop_var,)) for place in places]):
+            return True
+    return False
+
+
+def _is_local(pointer: Expr) -> bool:
+    return (
+        isinstance(pointer, Var)
+        and isinstance(pointer.ty, PointerType)
+        and (pointer.ty.scope == "local" or pointer.ty.scope.startswith("wmma."))
+    )
 
 
 def _attribute(w: FunctionWriter, stmt: AttrStmt) -> None:
@@ -69,15 +116,16 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     w.buffers[buffer.data] = buffer
     item, scope = memory_type(buffer.dtype, stmt.span), buffer.scope
     if scope == "shared.dyn":
-        text = f"@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align 1024\n"
+        text = f"@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align {DYNAMIC_ALIGN}\n"
         w.module.declare(f"@{DYNAMIC_SHARED}", text)
+        w.aligned[buffer.data] = DYNAMIC_ALIGN
         _in_shared(w, buffer, f"@{DYNAMIC_SHARED}")
         return
     count = constant_count(buffer, stmt.span)
     if count is None:
         raise CodegenError("E525", f"buffer {buffer.name} of scope {scope} has no constant size", stmt.span,
                            help="memory of a thread or a block has a constant size; shared.dyn is sized at the launch")  # fmt: skip
-    align = max(16, min(buffer.align if buffer.align > 0 else 16, 1024))
+    align = w.aligned[buffer.data] = max(16, min(buffer.align if buffer.align > 0 else 16, DYNAMIC_ALIGN))
     if scope == "shared":
         symbol = "@" + w.module.unique(f"{w.module.symbols[w.kernel.name]}.shared")
         w.module.definitions[symbol] = (
@@ -87,7 +135,9 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     elif scope.startswith("wmma."):
         matrix.fragments(w, buffer, count, stmt.span)
     elif scope in ("local", "") and count * buffer.dtype.itemsize <= LOCAL_BYTES:
-        w.env[buffer.data] = w.slot(item, align, max(1, count))
+        slot = w.slot(item, align, max(1, count))
+        w.entry.append(f"  {slot}.local = addrspacecast ptr {slot} to {LOCAL}")
+        w.env[buffer.data], w.spaces[buffer.data] = slot, (LOCAL, f"{slot}.local")
     else:
         help = (
             "cache what a block needs in shared memory" if scope == "local" else "lower the program with GPU_PIPELINE"
@@ -100,8 +150,8 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
 
 def _in_shared(w: FunctionWriter, buffer: Buffer, symbol: str) -> None:
     """A buffer is a symbol of shared memory; the generic pointer is for intrinsics that take its address."""
-    w.spaces[buffer.data] = ("ptr addrspace(3)", symbol)
-    w.env[buffer.data] = w.emit(f"addrspacecast ptr addrspace(3) {symbol} to ptr")
+    w.spaces[buffer.data] = (SHARED, symbol)
+    w.env[buffer.data] = w.emit(f"addrspacecast {SHARED} {symbol} to ptr")
 
 
 def _bind(w: FunctionWriter, stmt: Bind) -> None:
@@ -111,6 +161,8 @@ def _bind(w: FunctionWriter, stmt: Bind) -> None:
     if type(value) is Call and value.op_name == "T.handle_add_byte_offset" and value.args[0] in w.spaces:
         kind, base = w.spaces[value.args[0]]
         w.spaces[stmt.var] = kind, w.emit(f"getelementptr i8, {kind} {base}, i64 {index(w, value.args[1])}")
+        known = w.aligned.get(value.args[0], 1) if type(value.args[1]) is IntImm else 1
+        w.aligned[stmt.var] = math.gcd(known, int_value(value.args[1], 1))
 
 
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:

@@ -13,7 +13,6 @@ from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
-from ..llvm.intrinsics import pointer
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .matrix import load_words, store_words
@@ -32,7 +31,7 @@ def _descriptor(
 ) -> tuple[str, str]:
     """(type, operand) of the descriptor of a tile: its start, the bytes of eight rows and to the next piece, the swizzle. Addresses
     have 18 bits, and no sum of them has more: so what does not change in a loop can be computed before it."""
-    _, start = shared_address(w, pointer(w, base))
+    _, start = shared_address(w, base)
     start_field = w.emit(f"lshr i32 {w.emit(f'and i32 {start}, 262143')}, 4")
     first = w.emit(f"or i32 {start_field}, {max(1, pitch * dtype.itemsize >> 4) << 16}")
     behind = w.emit(f"trunc i64 {index(w, offset, False)} to i32")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...arith.interval import Interval
 from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm
@@ -164,7 +165,11 @@ _CODES = {EQ: ("oeq", "eq", "eq"), NE: ("une", "ne", "ne"), LT: ("olt", "slt", "
 
 
 def _compare(w: FunctionWriter, expr: Compare) -> str:
-    if w.ranges and range_of(w, expr.a) is not None and range_of(w, expr.b) is not None:
+    left, right = (range_of(w, expr.a), range_of(w, expr.b)) if w.ranges else (None, None)
+    if left is not None and right is not None:
+        decided = _decided(type(expr), left, right)
+        if decided is not None:
+            return "true" if decided else "false"
         return w.emit(f"icmp {_CODES[type(expr)][1]} i32 {word(w, expr.a)}, {word(w, expr.b)}")
     a, b, dtype = operands(w, expr)
     ordered, signed, unsigned = _CODES[type(expr)]
@@ -173,6 +178,18 @@ def _compare(w: FunctionWriter, expr: Compare) -> str:
     if dtype.is_float:
         return w.emit(f"fcmp {ordered} {value_type(dtype)} {a}, {b}")
     return w.emit(f"icmp {signed if dtype.is_int else unsigned} {value_type(dtype, expr.span)} {a}, {b}")
+
+
+def _decided(kind: type, a: Interval, b: Interval) -> bool | None:
+    """The result of a comparison of two ranges; None where it depends on the values."""
+    if kind in (GT, GE):
+        return _decided(LT if kind is GT else LE, b, a)
+    if kind in (EQ, NE):
+        apart = a.high < b.low or b.high < a.low
+        return (kind is NE) if apart else (kind is EQ) if a.is_point and a == b else None
+    if kind is LT:
+        return True if a.high < b.low else False if a.low >= b.high else None
+    return True if a.high <= b.low else False if a.low > b.high else None
 
 
 def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
@@ -239,6 +256,8 @@ def choose(w: FunctionWriter, cond: Expr, then: Expr, otherwise: Expr) -> str:
     """The lazy choice ``T.if_then_else``."""
     lanes = dtype_of(cond).lanes
     condition = w.value(cond)
+    if condition in ("true", "false"):
+        return w.value(then if condition == "true" else otherwise)
     dtype = dtype_of(then)
     if is_cheap(w, then) and is_cheap(w, otherwise):
         a, b = w.value(then), w.value(otherwise)
@@ -257,9 +276,14 @@ def _logic(w: FunctionWriter, expr: And | Or) -> str:
         raise CodegenError("E523", f"{type(expr).__name__} needs bool operands, got {dtype.name}", expr.span)
     is_and = type(expr) is And
     a = w.value(expr.a)
+    if a in ("true", "false"):
+        return w.value(expr.b) if is_and == (a == "true") else a
     ty = value_type(dtype)
     if is_cheap(w, expr.b):
-        return w.emit(f"{'and' if is_and else 'or'} {ty} {a}, {w.value(expr.b)}")
+        b = w.value(expr.b)
+        if b in ("true", "false"):
+            return a if is_and == (b == "true") else b
+        return w.emit(f"{'and' if is_and else 'or'} {ty} {a}, {b}")
     lanes = dtype.lanes
     ones = int_text(1, dtype)
     wanted = a if is_and else w.emit(f"xor {ty} {a}, {ones}")
@@ -288,9 +312,11 @@ def _select(w: FunctionWriter, expr: Select) -> str:
     cond, a, b = dtype_of(expr.cond), dtype_of(expr.true_value), dtype_of(expr.false_value)
     if not cond.is_bool or a is not b or cond.lanes not in (1, a.lanes):
         raise CodegenError("E523", f"Select of {a.name} and {b.name} on {cond.name}", expr.span)
-    ty = value_type(a)
+    ty, condition = value_type(a), w.value(expr.cond)
+    if condition in ("true", "false"):
+        return w.value(expr.true_value if condition == "true" else expr.false_value)
     return w.emit(
-        f"select {value_type(cond)} {w.value(expr.cond)}, {ty} {w.value(expr.true_value)}, {ty} {w.value(expr.false_value)}"
+        f"select {value_type(cond)} {condition}, {ty} {w.value(expr.true_value)}, {ty} {w.value(expr.false_value)}"
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_NAMES = re.compile(r"%[A-Za-z0-9_.]+")
+NAMES = re.compile(r"%[A-Za-z0-9_.]+")
 _CALLED = re.compile(r"@([A-Za-z0-9_.$]+)\(")
 _DIVISIONS = frozenset(("sdiv", "udiv", "srem", "urem", "frem", "extractvalue", "insertvalue"))
 _READS = ("llvm.masked.load.", "llvm.masked.gather.")
@@ -52,10 +52,10 @@ class DeferredChecks:
     def is_harmless(self, name: str, instruction: str) -> bool:
         """True if the instruction may run before the pending checks. Notes what it makes wrong; its result is called ``name``."""
         opcode = instruction[: instruction.find(" ")]
-        touched = any([operand in self.wrong for operand in _NAMES.findall(instruction)])
+        touched = any([operand in self.wrong for operand in NAMES.findall(instruction)])
         if opcode == "store":
             address = instruction.rpartition(", ptr ")[2]
-            if self.wrong & {*_NAMES.findall(address)}:
+            if self.wrong & {*NAMES.findall(address)}:
                 return False
             self.wrong_memory = self.wrong_memory or touched
             return True

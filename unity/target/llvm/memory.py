@@ -7,22 +7,23 @@ scatter. Masked-off lanes of a read are zero. Masked accesses have their alignme
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 
 from ...arith import Analyzer
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.build import broadcast, conjuncts, const, dtype_of, floormod, is_int, logical_and, lt, ramp
+from ...ir.build import broadcast, conjuncts, const, dtype_of, logical_and, lt, ramp
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace
-from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub
+from ...ir.scalar import Add, Binary, Broadcast, BufferLoad, Mul, Ramp, Sub
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...support.source import Span
 from .casts import convert, from_memory, to_memory
 from .lltypes import memory_type, value_type
 from .rows import contiguous_lanes, shuffled_load
-from .small_indices import small_index
+from .small_indices import is_known, plus, small_parts
 from .vectors import concat_vectors, shuffled, splat
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -35,27 +36,47 @@ MOST_APART = 1 << 47
 """Largest constant that stands apart in an address: more bytes than a process has."""
 Offset = tuple[str, int]
 """A place in a buffer in elements: an operand, and a constant to be added."""
+WIDE = ("ptr", "ptr addrspace(1)")
+"""Pointers of 64 bits: those of a device's memory are known to be."""
 _NSW: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
 
 
 def index(w: FunctionWriter, expr: Expr, narrow: bool = True) -> str:
     """An integer expression as i64 (or lanes of it), sums and products widened so that they do not overflow. ``narrow``: it
     may be computed in 32 bits; two widths in one address cost more than one."""
+    return plus(w, "i64", *index_parts(w, expr, narrow))
+
+
+def index_parts(w: FunctionWriter, expr: Expr, narrow: bool = True) -> tuple[str, int]:
+    """The same as an operand and a constant to be added, which a target with ranges has in the instruction that reads or writes."""
     dtype = dtype_of(expr)
     if not dtype.is_integral and not dtype.is_bool:
         raise CodegenError("E523", f"an index must be an integer, got {dtype.name}", getattr(expr, "span", None))
     if type(expr) is IntImm:
-        return str(expr.value)
-    small = small_index(w, expr) if narrow and w.ranges else None
+        return "0", expr.value
+    small = small_parts(w, expr) if w.ranges and (narrow or is_known(w, expr)) else None
     if small is not None:
         return small
     name = _NSW.get(type(expr))
     if name is not None and dtype.is_int:
-        a, b = index(w, expr.a, False), index(w, expr.b, False)  # type: ignore[attr-defined]
-        return w.emit(f"{name} {value_type(_I64.with_lanes(dtype.lanes))} {a}, {b}")
+        assert isinstance(expr, Binary)
+        (a, m), (b, n) = index_parts(w, expr.a, False), index_parts(w, expr.b, False)
+        if w.ranges and dtype.lanes == 1:
+            if type(expr) is Mul and "0" in (a, b):
+                text, factor, constant = (a, n, m) if b == "0" else (b, m, n)
+                text = "0" if factor == 0 else text
+                return w.emit(
+                    f"{name} i64 {text}, {factor}"
+                ) if factor != 1 and text != "0" else text, constant * factor
+            if type(expr) is not Mul:
+                alone = a if b == "0" else b if a == "0" and type(expr) is Add else ""
+                text = alone or w.emit(f"{name} i64 {a}, {b}")
+                return text, m + n if type(expr) is Add else m - n
+        a, b = plus(w, "i64", a, m), plus(w, "i64", b, n)
+        return w.emit(f"{name} {value_type(_I64.with_lanes(dtype.lanes))} {a}, {b}"), 0
     if type(expr) is Broadcast and dtype.is_int:
-        return splat(w, index(w, expr.value), _I64.with_lanes(expr.lanes))
-    return convert(w, w.value(expr), dtype, _I64.with_lanes(dtype.lanes))
+        return splat(w, index(w, expr.value), _I64.with_lanes(expr.lanes)), 0
+    return convert(w, w.value(expr), dtype, _I64.with_lanes(dtype.lanes)), 0
 
 
 def _apart(expr: Expr) -> tuple[Expr | None, int]:
@@ -74,7 +95,9 @@ def _apart(expr: Expr) -> tuple[Expr | None, int]:
 
 def _offset(w: FunctionWriter, expr: Expr, narrow: bool) -> Offset:
     """The only index of an access, or the first of its lanes. Neighbours differ in a constant: LLVM need not find that out."""
-    varies, constant = (expr, 0) if w.ranges else _apart(expr)
+    if w.ranges:
+        return index_parts(w, expr, narrow)
+    varies, constant = _apart(expr)
     if varies is expr or abs(constant) > MOST_APART:
         return index(w, expr, narrow), 0
     return ("0" if varies is None else index(w, varies)), constant
@@ -115,7 +138,7 @@ def _linear(
             raise CodegenError("E524", f"only the last index of {buffer.name} may be a vector", span)
     strides = strides_of(w, buffer)
     total = "0"
-    narrow = buffer.data not in w.spaces  # addresses of other spaces have 32 bits themselves
+    narrow = w.spaces.get(buffer.data, ("ptr", ""))[0] in WIDE  # addresses of other spaces have 32 bits themselves
     if buffer.elem_offset is not None and not _is_parameter(w, buffer):
         total = index(w, buffer.elem_offset, narrow)
     last = indices[-1] if indices else None
@@ -156,10 +179,12 @@ def element_pointer(w: FunctionWriter, buffer: Buffer, kind: str, pointer: str, 
     """Pointer of a type to an element. Vector elements lie close together in memory: LLVM's own vectors would be padded to powers
     of two."""
     ty = memory_type(buffer.dtype) if buffer.dtype.lanes == 1 else f"[{buffer.dtype.itemsize} x i8]"
-    for part in offset:
-        if str(part) != "0":
-            pointer = w.emit(f"getelementptr {ty}, {kind} {pointer}, i64 {part}")
-    return pointer
+    return moved(w, ty, kind, moved(w, ty, kind, pointer, offset[0]), str(offset[1]))
+
+
+def moved(w: FunctionWriter, ty: str, kind: str, pointer: str, offset: str) -> str:
+    """A pointer moved by elements of an LLVM type."""
+    return pointer if offset == "0" else w.emit(f"getelementptr {ty}, {kind} {pointer}, i64 {offset}")
 
 
 def _is_parameter(w: FunctionWriter, buffer: Buffer) -> bool:
@@ -204,8 +229,11 @@ def _alignment(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]) -> 
     plain = buffer.data in w.aligned and not buffer.strides and buffer.elem_offset is None
     if plain and len(indices) == 1 and type(indices[0]) is Ramp:
         base, lanes = indices[0].base, indices[0].lanes
-        if lanes * own <= w.aligned[buffer.data] and is_int(Analyzer().simplify(floormod(base, lanes)), 0):
-            return lanes * own
+        if base not in w.multiples:
+            found = Analyzer().modular_set(base)
+            w.multiples[base] = math.gcd(found.coeff, found.base)
+        # a power of two: what divides the first index, the memory and the vector
+        return math.gcd(w.multiples[base] * own, w.aligned[buffer.data], lanes * own)
     return own
 
 

@@ -76,6 +76,9 @@ def _range(w: FunctionWriter, expr: Expr) -> Interval | None:
         return a.minimum(b) if kind is Min else a.maximum(b)
     if a.low < 0 or b.low <= 0:
         return None
+    if a.is_point and b.is_point:
+        x, y = int(a.low), int(b.low)
+        return point(x // y if kind is FloorDiv or kind is Div else x % y)
     return a.floordiv(b) if kind is FloorDiv or kind is Div else a.floormod(b)
 
 
@@ -92,22 +95,69 @@ def size_word(w: FunctionWriter, size: str) -> str:
 
 def word(w: FunctionWriter, expr: Expr) -> str:
     """Operand of an expression that has a range, as i32; of a size one from 1 to the largest of 32 bits."""
+    return plus(w, "i32", *word_parts(w, expr))
+
+
+def plus(w: FunctionWriter, ty: str, text: str, constant: int) -> str:
+    """Operand of the sum of an operand and a constant."""
+    if text == "0" or not constant:
+        return text if not constant else str(constant)
+    return w.emit(f"add nsw {ty} {text}, {constant}")
+
+
+def word_parts(w: FunctionWriter, expr: Expr) -> tuple[str, int]:
+    """An expression that has a range, as an operand of 32 bits and the constant to be added: where loops are written out, many
+    differ by a constant alone."""
     if is_size(w, expr):
-        return w.sizes.get(expr) or size_word(w, w.value(expr))  # type: ignore[call-overload]
-    if type(expr) is IntImm:
-        return str(expr.value)
+        return w.sizes.get(expr) or size_word(w, w.value(expr)), 0  # type: ignore[call-overload]
+    values = range_of(w, expr)
+    assert values is not None
+    if values.is_point:
+        return "0", int(values.low)
     if isinstance(expr, Var):
-        return w.emit(f"trunc i64 {w.value(expr)} to i32")
+        return w.emit(f"trunc i64 {w.value(expr)} to i32"), 0
     if type(expr) is Cast:
-        return w.value(expr.value)
+        return w.value(expr.value), 0
     assert is_binary(expr)
-    a, b = word(w, expr.a), word(w, expr.b)
-    name = _EXTREMES.get(type(expr))
-    return w.emit(f"call i32 @llvm.{name}.i32(i32 {a}, i32 {b})" if name else f"{_NAMES[type(expr)]} i32 {a}, {b}")
+    kind = type(expr)
+    a, m = word_parts(w, expr.a)
+    b, n = word_parts(w, expr.b)
+    if kind is Add or kind is Sub:
+        constant = m + n if kind is Add else m - n
+        if b == "0" or (a == "0" and kind is Add):
+            return a if b == "0" else b, constant
+        if (values + point(-constant)).within(WORD):
+            return w.emit(f"{_NAMES[kind]} i32 {a}, {b}"), constant
+    if kind is Mul and "0" in (a, b):
+        text, factor, constant = (a, n, m) if b == "0" else (b, m, n)
+        if (values + point(-constant * factor)).within(WORD):
+            return text if factor == 1 else w.emit(f"mul nsw i32 {text}, {factor}"), constant * factor
+    if m and b == "0" and kind in _NAMES and m % n == 0 and kind is not Mul:  # a division
+        whole = range_of(w, expr.a)
+        if whole is not None and whole.low >= m:
+            return w.emit(f"{_NAMES[kind]} i32 {a}, {n}"), m // n if kind is FloorDiv or kind is Div else 0
+    left, right = plus(w, "i32", a, m), plus(w, "i32", b, n)
+    name = _EXTREMES.get(kind)
+    return w.emit(
+        f"call i32 @llvm.{name}.i32(i32 {left}, i32 {right})" if name else f"{_NAMES[kind]} i32 {left}, {right}"
+    ), 0
+
+
+def is_known(w: FunctionWriter, expr: Expr) -> bool:
+    """True for an expression of one value."""
+    values = range_of(w, expr)
+    return values is not None and values.is_point
+
+
+def small_parts(w: FunctionWriter, expr: Expr) -> tuple[str, int] | None:
+    """An arithmetic expression as an operand of 64 bits, computed in 32, and the constant to be added; None without a range."""
+    if range_of(w, expr) is None or not (is_binary(expr) or is_known(w, expr)):
+        return None
+    text, constant = word_parts(w, expr)
+    return text if text == "0" else w.emit(f"sext i32 {text} to i64"), constant
 
 
 def small_index(w: FunctionWriter, expr: Expr) -> str | None:
     """Operand of an arithmetic expression as i64, computed in 32 bits; None where it has no range."""
-    if not is_binary(expr) or range_of(w, expr) is None:
-        return None
-    return w.emit(f"sext i32 {word(w, expr)} to i64")
+    found = small_parts(w, expr)
+    return None if found is None else plus(w, "i64", *found)

@@ -77,9 +77,11 @@ def serial_loop(w: FunctionWriter, stmt: For, index_of: Callable[[str, str, str]
     count = w.name()
     advanced = w.name()
     w.lines.append(f"  {count} = phi {ty} [ 0, %{before} ], [ {advanced}, %{following} ]")
+    w.levels[count] = len(w.chain) - 1
     signed = "slt" if dtype.is_int else "ult"
     w.branch(w.emit(f"icmp {signed} {ty} {count}, {extent}"), body, done)
     w.start(body)
+    w.begin_region()
     index = count if index_of is None else index_of(ty, count, extent)
     if first != "0":
         index = w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {index}, {first}")
@@ -96,6 +98,7 @@ def serial_loop(w: FunctionWriter, stmt: For, index_of: Callable[[str, str, str]
     w.lines.append(f"  {advanced} = add {flag}{ty} {count}, {step}")
     w.lines.append(f"  br label %{head}{_loop_hints(w, stmt)}")
     w.start(done)
+    w.begin_region()
 
 
 def _loop_hints(w: FunctionWriter, stmt: For) -> str:
@@ -147,8 +150,12 @@ def leave_loop(w: FunctionWriter, forward: bool, span: Span | None = None) -> No
 def _if(w: FunctionWriter, stmt: IfThenElse) -> None:
     if not dtype_of(stmt.cond).is_bool or dtype_of(stmt.cond).lanes != 1:
         raise CodegenError("E523", f"a condition must be a scalar bool, got {dtype_of(stmt.cond).name}", stmt.span)
+    condition = w.value(stmt.cond)
+    if condition in ("true", "false"):
+        scoped(w, *[part for part in (stmt.then_case if condition == "true" else stmt.else_case,) if part is not None])
+        return
     yes, no, join = w.label("if"), w.label("else"), w.label("end")
-    w.branch(w.value(stmt.cond), yes, no if stmt.else_case is not None else join)
+    w.branch(condition, yes, no if stmt.else_case is not None else join)
     w.start(yes)
     scoped(w, stmt.then_case)
     w.jump(join)
@@ -168,6 +175,8 @@ def _bind(w: FunctionWriter, stmt: Bind) -> None:
     known = range_of(w, stmt.value) if w.ranges else None
     if known is not None:
         give_range(w, stmt.var, known)
+    elif w.ranges.pop(stmt.var, None) is not None:  # another copy of a loop that is written out
+        w.fits.clear()
 
 
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:

@@ -20,7 +20,7 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from .deferred_checks import PURE, DeferredChecks, is_arithmetic
+from .deferred_checks import NAMES, PURE, DeferredChecks, is_arithmetic
 from .lltypes import value_type
 
 Expressions = dict[type, Callable[[Any, Any], str]]
@@ -41,6 +41,9 @@ INTRINSICS: Intrinsics = {}
 I64 = DataType("int64")
 REPEATABLE = PURE | {"sdiv", "srem", "udiv", "urem"}
 """Instructions that stand once for each text in what a block dominates."""
+
+MOVABLE = frozenset(("add", "sub", "mul", "shl", "lshr", "and", "or", "xor", "sext", "zext", "trunc", "getelementptr"))
+"""Those that stand before a condition where several blocks behind it have them."""
 
 MOST_WAITING = 16
 """Checks that one branch tests. LLVM's time is quadratic in branches, and in the instructions between two of them."""
@@ -167,7 +170,8 @@ class FunctionWriter:
 
     module: ModuleWriter
     kernel: Kernel
-    lines: list[str] = field(default_factory=list)
+    lines: list[str | list[str] | list[list[str]]] = field(default_factory=list)
+    """Instructions; in lists those that may move, and those that have moved to the end of a block (`moves`)."""
     entry: list[str] = field(default_factory=list)
     """Instructions for the top of the entry block (stack slots)."""
     env: dict[Var, str] = field(default_factory=dict)
@@ -187,6 +191,8 @@ class FunctionWriter:
     """Sizes above zero, for such targets: as divisors of what fits."""
     aligned: dict[Var, int] = field(default_factory=dict)
     """Bytes that data pointers from outside are multiples of, where that is known."""
+    multiples: dict[Expr, int] = field(default_factory=dict)
+    """Divisors of first indices of vectors, as far as asked."""
     unchanging: dict[Var, str] = field(default_factory=dict)
     """Data pointers to memory that nothing writes while the function runs, and what LLVM is told where they are read."""
     block: str = "entry"
@@ -209,6 +215,18 @@ class FunctionWriter:
     ahead: dict[str, int] = field(default_factory=dict)
     """Of labels that were jumped to and not begun: how many of ``dominators`` are on all ways there so far."""
     begun: set[str] = field(default_factory=set)
+    moves: bool = False
+    """Integer arithmetic that stands in several blocks is moved to one before them, for targets whose assembler does not do so."""
+    chain: tuple[str, ...] = ("entry",)
+    """The blocks on every way to here; the current one is the last."""
+    ends: list[list[list[str]]] = field(default_factory=lambda: [[]])
+    """Where more instructions of them can stand."""
+    floor: int = 0
+    """The first of them to which instructions are moved: none leaves a loop, or goes before one."""
+    levels: dict[str, int] = field(default_factory=dict)
+    """The block of ``chain`` in which a name is made."""
+    movable: dict[str, tuple[str, list[str], tuple[str, ...]]] = field(default_factory=dict)
+    """Of arithmetic that was written, by text: its name, its place and the blocks on every way to it."""
     late: DeferredChecks = field(default_factory=DeferredChecks)
     """Checks of divisors that wait."""
     cheap: dict[Expr, bool] = field(default_factory=dict)
@@ -224,12 +242,23 @@ class FunctionWriter:
         found = self.known.get(instruction)
         if found is not None:
             return found
+        opcode = instruction[: instruction.find(" ")]
+        movable = self.moves and opcode in MOVABLE and not self.late.failed
+        if movable and instruction in self.movable:
+            moved = self._moved(instruction)
+            if moved:
+                return moved
         self.counter += 1
         name = f"%x{self.counter}"
         if self.late.failed and not self.late.is_harmless(name, instruction):
             self.settle()
-        self.lines.append(f"  {name} = {instruction}")
-        opcode = instruction[: instruction.find(" ")]
+        self.levels[name] = len(self.chain) - 1
+        if movable:
+            place = [f"  {name} = {instruction}"]
+            self.lines.append(place)
+            self.movable[instruction] = name, place, self.chain
+        else:
+            self.lines.append(f"  {name} = {instruction}")
         if opcode in REPEATABLE or (opcode == "call" and is_arithmetic(instruction)):
             self.note(instruction, name)
         return name
@@ -239,6 +268,25 @@ class FunctionWriter:
         name = self.emit(instruction)
         if buffer.data in self.unchanging and instruction not in self.known:
             self.note(instruction, name)
+        return name
+
+    def _moved(self, instruction: str) -> str:
+        """Move arithmetic of another block to the end of the first block on every way to both where it can stand; returns its name,
+        or "" where there is no such block."""
+        name, place, chain = self.movable[instruction]
+        last = len(self.chain) - 1
+        level = max([self.floor, *[self.levels.get(operand, last) for operand in NAMES.findall(instruction)]])
+        if level >= last or chain[: level + 1] != self.chain[: level + 1]:
+            return ""
+        here = [*place]
+        self.ends[level].append(here)
+        place.clear()
+        self.levels[name] = level
+        self.noted.insert(self.dominators[level + 1], instruction)
+        self.known[instruction] = name
+        for later in range(level + 1, len(self.dominators)):
+            self.dominators[later] += 1
+        self.movable[instruction] = name, here, self.chain[: level + 1]
         return name
 
     def call(self, result: str, callee: str, arguments: str) -> str:
@@ -279,10 +327,23 @@ class FunctionWriter:
             for other, known in self.ahead.items():
                 self.ahead[other] = min(known, depth)
         self.dominators.append(len(self.noted))
+        self.chain = (*self.chain[:depth], label)
+        self.ends[depth:] = [[]]
+        self.floor = min(self.floor, depth)
+
+    def begin_region(self) -> None:
+        """Nothing behind here is moved before the current block."""
+        self.floor = len(self.chain) - 1
+
+    def _end(self) -> None:
+        """More instructions of the block can stand here."""
+        if self.moves:
+            self.lines.append(self.ends[-1])
 
     def jump(self, label: str) -> str:
         """End the block with a jump; returns the block's label."""
         self.settle()
+        self._end()
         self.lines.append(f"  br label %{label}")
         self._leads_to(label)
         return self.block
@@ -290,6 +351,7 @@ class FunctionWriter:
     def branch(self, condition: str, then: str, otherwise: str, hints: str = "") -> str:
         """End the block with a conditional jump; returns the block's label."""
         self.settle()
+        self._end()
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{hints}")
         self._leads_to(then)
         self._leads_to(otherwise)
@@ -384,6 +446,18 @@ class FunctionWriter:
         self.settle()
         self.free_down_to(0)
         self.module.rules.leave(self, status)
+
+    def body(self) -> str:
+        """The text of the function between its braces."""
+        return "\n".join(["entry:", *self.entry, self.text()])
+
+    def text(self) -> str:
+        """The instructions behind the stack slots."""
+        texts: list[str] = []
+        for part in self.lines:
+            for line in [part] if isinstance(part, str) else part:
+                texts += [line] if isinstance(line, str) else line
+        return "\n".join(texts)
 
     def free_down_to(self, depth: int) -> None:
         """Write calls freeing heap blocks above a depth; the list itself stays (other paths need it)."""

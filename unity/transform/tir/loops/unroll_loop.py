@@ -1,8 +1,9 @@
 """unroll_loop: loops of kind "unrolled" with a constant extent are written out.
 
 ``pragma_auto_unroll_max_step`` (attribute or loop annotation) unrolls serial loops below it whose body, written out,
-has at most that many statements. Under ``pragma_unroll_explicit`` of 0, or without the option ``explicit``, LLVM is told to unroll
-(loop annotation ``unroll``) and nothing is written out, but what instructions of a device are told, which may have to be constants.
+has at most that many statements. Under ``pragma_unroll_explicit`` of 0, or without the option ``explicit``, the code generator
+is told to unroll (loop annotation ``unroll``) and nothing is written out, but what instructions of a device are told, which may
+have to be constants, and loops that run some iterations at once.
 ``max_copies`` bounds one loop; larger loops stay as they are, for LLVM to judge.
 """
 
@@ -10,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, mul, sub
-from ....ir.expr import Call, IntImm
+from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, int_value, is_int, mul, sub
+from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, FloorDiv, FloorMod, Mul, Sub
 from ....ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
-from ....ir.types import prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, StatementRewriter, Visit, children, collect, uses_any
 from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import leaves_loop
@@ -62,7 +63,12 @@ class _Unroll(StatementRewriter):
         return result
 
     def leave(self, node: Any) -> Any:
-        if type(node) is not For or type(node.extent) is not IntImm or node.step is not None:
+        if type(node) is not For or node.step is not None:
+            return node
+        together = node.note("unroll", 1) if node.kind == "serial" and not self.explicit else 1
+        if together > 1 and int_value(node.extent, together + 1) > together and not leaves_loop(node.body):
+            return _some_at_once(replace(node, annotations={**(node.annotations or {}), "unroll": 1}), together)
+        if type(node.extent) is not IntImm:
             return node
         count = node.extent.value
         asked = node.kind == "unrolled"
@@ -72,13 +78,30 @@ class _Unroll(StatementRewriter):
             return node
         if not self.explicit and not _instructs(node):
             return replace(node, kind="serial", annotations={**(node.annotations or {}), "unroll": max(1, count)})
-        ty = prim_type(dtype_of(node.loop_var))
-        values = [add(node.min, int_imm(i, ty)) for i in range(max(0, count))]
-        return seq(*[Rewriter(_FOLD, {node.loop_var: value}, fresh=True)(node.body) for value in values])
+        return seq(*_copies(node, node.min, max(0, count)))
 
     def _size(self, loop: For) -> int:
         assert type(loop.extent) is IntImm
         return loop.extent.value * statement_count(loop.body)
+
+
+def _copies(loop: For, first: Expr, count: int) -> list[Stmt]:
+    """The first iterations from a value on."""
+    ty = prim_type(dtype_of(loop.loop_var))
+    values = [add(first, int_imm(i, ty)) for i in range(count)]
+    return [Rewriter(_FOLD, {loop.loop_var: value}, fresh=True)(loop.body) for value in values]
+
+
+def _some_at_once(loop: For, count: int) -> Stmt:
+    """A loop that runs some of its iterations together, so that their reads are on the way at once, and then the rest; nobody
+    unrolls either once more."""
+    turn, each = Var(f"{loop.loop_var.name}_turn", loop.loop_var.ty), int_imm(count, prim_type(dtype_of(loop.loop_var)))
+    turns = floordiv(loop.extent, each)
+    together = seq(*_copies(loop, add(loop.min, mul(turn, each)), count))
+    done = mul(turns, each)
+    rest = replace(loop, min=add(loop.min, done), extent=sub(loop.extent, done))
+    main = replace(loop, loop_var=turn, min=sub(each, each), extent=turns, body=together)
+    return main if is_int(rest.extent, 0) else seq(main, rest)
 
 
 def statement_count(body: Stmt) -> int:

@@ -177,7 +177,13 @@ def launch_lanes(
         made = [
             *[AllocBuffer(buffer) for buffer in (work.large.buffer, work.small.buffer, *buffers)],
             loop("e", count, lambda e: BufferStore(sums, const(0, sums.dtype), (e,))),
-            loop("k_tile", k_tiles, lambda at: k_tile(pos, at, False), "serial"),
+            loop(
+                "k_tile",
+                k_tiles,
+                lambda at: k_tile(pos, at, False),
+                "serial",
+                notes={"unroll": 1} if work.tile.form else None,
+            ),
         ]
         if not is_multiple(extent, work.steps):
             rest = k_tile(pos, k_tiles, True)
