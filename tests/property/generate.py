@@ -491,7 +491,7 @@ class GraphGenerator:
                             bb_value = bb.emit(self.operation(values) if rng.random() < 0.6 else self.composite(values))
                             values.append(bb_value)
                         output = bb.emit_output(self.operation(values))
-                    values = [v for v in values if type(v) is Var]
+                    values = [v for v in values if not v.dataflow]
                     values.append(output)
                 else:
                     values.append(self.plain(bb, values, flag))

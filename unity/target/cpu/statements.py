@@ -90,7 +90,8 @@ def _attr(w: FunctionWriter, stmt: AttrStmt) -> None:
         return
     if stmt.key == TILE_REGISTERS:
         if "amx-tile" not in w.module.features:  # LLVM would end the process
-            raise CodegenError("E520", f"attribute {stmt.key}: the target has no tile registers (amx-tile)", stmt.span)
+            raise CodegenError("E520", f"attribute {stmt.key}: the target has no tile registers (amx-tile)", stmt.span,
+                               help='name a processor that has them: `llvm -mcpu=sapphirerapids`')  # fmt: skip
         configure_tiles(w)
         scoped(w, stmt.body)
         release_tiles(w)
