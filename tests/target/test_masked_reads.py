@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from kernels import Loaded
+from levels import Level
 
 from unity.script import parse
 
@@ -42,3 +43,28 @@ def main(A: T.Buffer((64,), "float32"), n: T.int64, B: T.Buffer((16,), "float32"
         if place < 4:
             expected[:active] = data[16 * place :][:active]
         np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("lanes", [5, 8, 9, 15, 16, 24, 32])
+def test_a_part_of_the_lanes_is_known_to_be_left_out(level: Level, lanes: int) -> None:
+    """LLVM splits wide vectors, and sees that a part of a mask is false whatever a condition is."""
+    for dtype in ("float32", "float64", "int32"):
+        for active in (1, lanes // 2 - 1, lanes // 2, lanes - 1):
+            index = f"T.Ramp(T.int64(0), T.int64(1), {lanes})"
+            mask = f"T.And({index} < T.Broadcast(T.int64({active}), {lanes}), T.Broadcast(n < T.int64(4), {lanes}))"
+            program = parse(f"""
+@T.prim_func
+def main(A: T.Buffer(({lanes},), "{dtype}"), n: T.int64, B: T.Buffer(({lanes},), "{dtype}"), C: T.Buffer(({lanes},), "{dtype}")):
+    T.func_attr({{"global_symbol": "main", "tir.noalias": True}})
+    B[{index}] = A.vload([{index}], predicate={mask})
+    C.vstore([{index}], A[{index}], predicate={mask})
+""")
+            loaded = Loaded({"main": program})
+            level.require()
+            data = np.arange(1, lanes + 1, dtype=dtype)
+            for n in (3, 4):
+                read, written = np.ones(lanes, dtype), np.zeros(lanes, dtype)
+                loaded("main", data, n, read, written)
+                expected = np.where((np.arange(lanes) < active) & (n < 4), data, 0)
+                np.testing.assert_array_equal(read, expected)
+                np.testing.assert_array_equal(written, expected)

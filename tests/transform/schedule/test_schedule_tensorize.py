@@ -338,7 +338,7 @@ class MyModule:
     mod = sch.mod
     if "amx-tile" in runnable_processor().features:
         pytest.skip("this machine has AMX")
-    with pytest.raises(CodegenError, match="E520.*amx-tile"):
+    with pytest.raises(CodegenError, match=r"E520.*amx-tile"):
         unity.compile(mod)
     attributes = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+amx-tile,+amx-bf16,+amx-int8"
     made = unity.compile(mod, target=f"llvm -mattr={attributes}")

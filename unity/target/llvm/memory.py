@@ -313,7 +313,8 @@ def _strided_load(
         for first, count in ((0, half), (half, lanes - half)):
             address_at = w.emit(f"getelementptr {element}, {kind} {address}, i64 {first * step}") if first else address
             picked = active and shuffled(w, f"<{lanes} x i1>", active, range(first, first + count))
-            parts.append(_strided_load(w, buffer, kind, address_at, align, count, step, picked))
+            known = math.gcd(align, first * step * buffer.dtype.itemsize)
+            parts.append(_strided_load(w, buffer, kind, address_at, known, count, step, picked))
         return concat_vectors(w, element, parts, (half, lanes - half))
     wide = lanes * step
     if active is None:
@@ -329,10 +330,47 @@ def _strided_load(
 def _masked_load(w: FunctionWriter, buffer: Buffer, kind: str, address: str, align: int, lanes: int, mask: str) -> str:
     """Elements after each other, those of the mask; zero in the other lanes."""
     element = memory_type(buffer.dtype)
+    if _in_halves(w, buffer, lanes):
+        half, parts = (lanes + 1) // 2, []
+        for first, count in ((0, half), (half, lanes - half)):
+            at = w.emit(f"getelementptr {element}, {kind} {address}, i64 {first}") if first else address
+            part = shuffled(w, f"<{lanes} x i1>", mask, range(first, first + count))
+            known = math.gcd(align, first * buffer.dtype.itemsize)
+            parts.append(_masked_load(w, buffer, kind, at, known, count, part))
+        return concat_vectors(w, element, parts, (half, lanes - half))
     name, ty = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p{space_of(kind)}", f"<{lanes} x {element}>"
     return w.read(
         buffer, f"call {ty} {name}({kind} {address}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
     )
+
+
+def _masked_store(
+    w: FunctionWriter, buffer: Buffer, kind: str, address: str, align: int, lanes: int, mask: str, text: str
+) -> None:
+    """Store the elements of the mask after each other."""
+    element = memory_type(buffer.dtype)
+    ty = f"<{lanes} x {element}>"
+    if _in_halves(w, buffer, lanes):
+        half = (lanes + 1) // 2
+        for kept in (range(half), range(half, lanes)):
+            at = w.emit(f"getelementptr {element}, {kind} {address}, i64 {half}") if kept.start else address
+            part, known = (
+                shuffled(w, f"<{lanes} x i1>", mask, kept),
+                math.gcd(align, kept.start * buffer.dtype.itemsize),
+            )
+            _masked_store(w, buffer, kind, at, known, len(kept), part, shuffled(w, ty, text, kept))
+        return
+    if element in ("i8", "i16", "i32") and "avx512f" in w.module.features:
+        mask = _opaque(w, mask, lanes)
+    name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
+    w.do(f"call void {name}({ty} {text}, {kind} {address}, i32 {align}, <{lanes} x i1> {mask})")
+
+
+def _in_halves(w: FunctionWriter, buffer: Buffer, lanes: int) -> bool:
+    """True for masked accesses that LLVM would split for AVX and AVX2: where one half of the mask turns out to be false, LLVM 22
+    reads that half whole, or ends the process."""
+    features = w.module.features
+    return lanes * buffer.dtype.itemsize > 32 and "avx" in features and "avx512f" not in features
 
 
 def element_suffix(element: str) -> str:
@@ -391,10 +429,7 @@ def store(
         if active is None:
             w.do(f"store {ty} {text}, {kind} {address}, align {align}")
         else:
-            if element in ("i8", "i16", "i32") and "avx512f" in w.module.features:
-                active = _opaque(w, active, lanes)
-            name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
-            w.do(f"call void {name}({ty} {text}, {kind} {address}, i32 {align}, <{lanes} x i1> {active})")
+            _masked_store(w, buffer, kind, address, align, lanes, active, text)
         return
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", span)
