@@ -33,7 +33,7 @@ def main(A: T.Buffer((64,), "float32"), n: T.int64, B: T.Buffer((16,), "float32"
         [T.Ramp(n * T.int64(16), T.int64(1), 16)], predicate={"p" if bound else predicate})
 """)
     loaded = Loaded({"main": program})
-    (address,) = re.findall(r"masked\.load\S*\(ptr (\S+),", loaded.library.ir_text)
+    address, *_ = re.findall(r"masked\.load\S*\(ptr (\S+),", loaded.library.ir_text)
     assert re.search(rf"{re.escape(address)} = select i1 \S+ ptr \S+, ptr \S+\n", loaded.library.ir_text)
     data = np.arange(1, 65, dtype=np.float32)
     for place in (3, 4, 1 << 20):

@@ -223,6 +223,17 @@ def _opaque(w: FunctionWriter, mask: str, lanes: int) -> str:
     return w.emit(f"and <{lanes} x i1> {mask}, {unknown}")
 
 
+def _perhaps(w: FunctionWriter, mask: str, lanes: int) -> str:
+    """The mask, of which LLVM knows no lane to be false.
+
+    Where it splits a wide access for AVX2 and one part of the mask turns out to be false, LLVM 22 reads that part whole, or ends
+    the process.
+    """
+    zero = w.emit('call i32 asm "", "=r,0"(i32 0)')
+    unknown = splat(w, w.emit(f"trunc i32 {zero} to i1"), DataType("bool").with_lanes(lanes))
+    return w.emit(f"or <{lanes} x i1> {mask}, {unknown}")
+
+
 def _alignment(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]) -> int:
     """The alignment of an access in bytes: an element's, or that of a vector where its first index shows it."""
     own = max(1, buffer.dtype.bits // 8)
@@ -330,14 +341,8 @@ def _strided_load(
 def _masked_load(w: FunctionWriter, buffer: Buffer, kind: str, address: str, align: int, lanes: int, mask: str) -> str:
     """Elements after each other, those of the mask; zero in the other lanes."""
     element = memory_type(buffer.dtype)
-    if _in_halves(w, buffer, lanes):
-        half, parts = (lanes + 1) // 2, []
-        for first, count in ((0, half), (half, lanes - half)):
-            at = w.emit(f"getelementptr {element}, {kind} {address}, i64 {first}") if first else address
-            part = shuffled(w, f"<{lanes} x i1>", mask, range(first, first + count))
-            known = math.gcd(align, first * buffer.dtype.itemsize)
-            parts.append(_masked_load(w, buffer, kind, at, known, count, part))
-        return concat_vectors(w, element, parts, (half, lanes - half))
+    if _is_split(w, buffer, lanes):
+        mask = _perhaps(w, mask, lanes)
     name, ty = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p{space_of(kind)}", f"<{lanes} x {element}>"
     return w.read(
         buffer, f"call {ty} {name}({kind} {address}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
@@ -350,25 +355,16 @@ def _masked_store(
     """Store the elements of the mask after each other."""
     element = memory_type(buffer.dtype)
     ty = f"<{lanes} x {element}>"
-    if _in_halves(w, buffer, lanes):
-        half = (lanes + 1) // 2
-        for kept in (range(half), range(half, lanes)):
-            at = w.emit(f"getelementptr {element}, {kind} {address}, i64 {half}") if kept.start else address
-            part, known = (
-                shuffled(w, f"<{lanes} x i1>", mask, kept),
-                math.gcd(align, kept.start * buffer.dtype.itemsize),
-            )
-            _masked_store(w, buffer, kind, at, known, len(kept), part, shuffled(w, ty, text, kept))
-        return
+    if _is_split(w, buffer, lanes):
+        mask = _perhaps(w, mask, lanes)
     if element in ("i8", "i16", "i32") and "avx512f" in w.module.features:
         mask = _opaque(w, mask, lanes)
     name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
     w.do(f"call void {name}({ty} {text}, {kind} {address}, i32 {align}, <{lanes} x i1> {mask})")
 
 
-def _in_halves(w: FunctionWriter, buffer: Buffer, lanes: int) -> bool:
-    """True for masked accesses that LLVM would split for AVX and AVX2: where one half of the mask turns out to be false, LLVM 22
-    reads that half whole, or ends the process."""
+def _is_split(w: FunctionWriter, buffer: Buffer, lanes: int) -> bool:
+    """True for masked accesses that LLVM splits for AVX and AVX2."""
     features = w.module.features
     return lanes * buffer.dtype.itemsize > 32 and "avx" in features and "avx512f" not in features
 
