@@ -5,11 +5,9 @@ children is missing, doubled or replaced, a variable is bound nowhere.
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
-import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from unity.support.errors import UnityError
 from unity.vm.stages import as_module
 
 sys.path.append(str(Path(__file__).parents[1]))  # this file is a program as well
+from child import apart
 from fuzz import SEED, TIMES
 
 FORMS = json.loads((Path(__file__).parents[1] / "script" / "syntax_forms.json").read_text(encoding="utf-8"))
@@ -85,30 +84,16 @@ def outcome(rng: random.Random) -> str:
     return "compiled"
 
 
-def apart(case: int) -> str:
-    """The outcome of a case, in a process of its own: damage reaches nodes that other modules share."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(writer, outcome(random.Random(f"{SEED}.{case}")).encode())
-        except BaseException:
-            os.write(writer, f"case {case} of seed {SEED}\n{traceback.format_exc()[-4000:]}".encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        said = stream.read()
-    _, status = os.waitpid(child, 0)
-    if said.startswith("E9"):
-        return f"case {case} of seed {SEED}\nis the internal error {said}"
-    return said or f"case {case} of seed {SEED}\nends with {status}"
+def said_of(case: int) -> str:
+    """The outcome of a case; an internal error is a fault."""
+    said = apart(outcome, case)
+    return f"case {case} of seed {SEED}\nis the internal error {said}" if said.startswith("E9") else said
 
 
 def main() -> None:
     """Try all cases."""
     unity.compile(parse(TEXTS[0]))  # loads what every process needs
-    found = [apart(case) for case in range(COUNT)]
+    found = [said_of(case) for case in range(COUNT)]
     print(Counter([code for code in found if "\n" not in code]).most_common())
     wrong = [said for said in found if "\n" in said]
     assert len(set(found)) > 4 and not wrong, f"{len(wrong)} of {COUNT}:\n" + "\n".join(wrong[:5])

@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import random
 import re
-import resource
-import signal
 import subprocess
 import sys
-import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,8 @@ from typing import Any
 import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))  # this file is a program as well
-from fuzz import SEED, TIMES
+from child import apart
+from fuzz import TIMES
 
 import unity
 from unity.ir.function import Function, PrimFunc
@@ -157,30 +154,10 @@ def _compare(fn: Any, compiled: Any, given: list[Any], expected: Any) -> None:
         assert difference(expected.value, [*value, *given]) is None, difference(expected.value, [*value, *given])
 
 
-def apart(case: int) -> str:
-    """The outcome of a case, in a process of its own with a limit of time and memory."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(120)
-        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-        try:
-            os.write(writer, outcome_of(random.Random(f"{SEED}.{case}")).encode())
-        except BaseException:
-            os.write(writer, f"case {case} of seed {SEED}\n{traceback.format_exc()[-2000:]}".encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        said = stream.read()
-    _, status = os.waitpid(child, 0)
-    return said or f"case {case} of seed {SEED}\nends with {status}"
-
-
 def main() -> None:
     """Try all cases."""
     unity.compile(parse(TEXTS[0]))  # loads what every process needs
-    found = [apart(case) for case in range(COUNT)]
+    found = [apart(outcome_of, case, 120, 8 << 30) for case in range(COUNT)]
     print(Counter([said for said in found if "\n" not in said]).most_common())
     wrong = [said for said in found if "\n" in said]
     assert "built" in found and len(set(found)) > 4 and not wrong, f"{len(wrong)} of {COUNT}:\n" + "\n".join(wrong[:5])

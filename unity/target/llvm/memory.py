@@ -16,7 +16,7 @@ from ...ir.buffer import Buffer
 from ...ir.build import broadcast, conjuncts, const, dtype_of, logical_and, lt, ramp
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace
-from ...ir.scalar import Add, Binary, Broadcast, BufferLoad, Mul, Ramp, Sub
+from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub, is_binary
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...support.source import Span
@@ -59,7 +59,7 @@ def index_parts(w: FunctionWriter, expr: Expr, narrow: bool = True) -> tuple[str
         return small
     name = _NSW.get(type(expr))
     if name is not None and dtype.is_int:
-        assert isinstance(expr, Binary)
+        assert is_binary(expr)
         (a, m), (b, n) = index_parts(w, expr.a, False), index_parts(w, expr.b, False)
         if w.ranges and dtype.lanes == 1:
             if type(expr) is Mul and "0" in (a, b):
