@@ -49,7 +49,7 @@ OPTIONS: dict[str, Option] = {
             "UNITY_CHECK_STEPS",
             int,
             300_000,
-            "Loop iterations one run of UNITY_CHECK may take; longer runs are skipped.",
+            "Loop iterations one run of UNITY_CHECK may take, a tenth for one tensor program; longer runs are skipped.",
         ),
         Option(
             "UNITY_CHECK_SECONDS",
