@@ -16,6 +16,7 @@ import unity
 from unity import meta_schedule, te, topi
 from unity.script import relax, tir
 from unity.support.options import OPTIONS
+from unity.target import Target, backend_of
 from unity.transform import DEFAULT_PIPELINE, PASSES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -179,3 +180,12 @@ def test_passes_outside_the_default_pipeline_are_those_of_the_page():
     listed = {name for row in text.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     graph = {name for name, step in PASSES.items() if step.function.__module__.startswith("unity.transform.relax.")}
     assert listed - {"pass"} == graph - {step.name for step in DEFAULT_PIPELINE}
+
+
+@pytest.mark.parametrize(("page", "target"), [("lowering.md", "llvm"), ("gpu.md", "cuda")])
+def test_rules_of_default_schedules_are_those_of_the_page(page, target):
+    """Each rule of a backend has its row, or a place in one."""
+    text = (ROOT / "docs" / page).read_text()
+    (table,) = re.findall(r"^\| rule \| \w+ \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    listed = {name.strip(" `") for row in table.splitlines() for name in row.split("|")[1].split(",")}
+    assert {rule.name for rule in backend_of(Target(target)).rules} <= listed
