@@ -8,7 +8,9 @@ Used by the compiler (which fills it) and by the VM's execution side (which know
 Buffer pointers address element 0 of the buffer. Status 0 is success, -1 means that a Python exception is set, ``k > 0``
 means that check number ``k`` failed (``messages[k - 1]``). The VM links a raw entry by its ``linkage_name``.
 
-A formula (``Dim``) is an int or a nested tuple ``(operator, operands...)``; ``("sym", k)`` is symbol number k.
+A formula (``Dim``) is an int or a nested tuple ``(operator, operands...)``; ``("sym", k)`` is symbol number k. Its numbers have
+64 bits: one that has more on the way is an error, never another number. ``("to_uint8", x)`` is ``x`` cast, ``("fit_uint8", x)`` is
+``x``, which that type must hold.
 """
 
 from __future__ import annotations
@@ -27,6 +29,17 @@ OPERATORS = (
     "add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max",
     "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select",
 )  # fmt: skip
+RANGES: dict[str, tuple[int, int]] = {
+    f"{kind}{bits}": (0, (1 << bits) - 1) if kind == "uint" else (-1 << bits - 1, (1 << bits - 1) - 1)
+    for kind in ("int", "uint") for bits in (8, 16, 32, 64)
+}  # fmt: skip
+"""The least and the largest number of each integer type."""
+TYPED = {
+    f"{what}_{name}": name for what in ("to", "fit") for name in RANGES if not name.endswith("64")
+} | {"fit_uint64": "uint64"}  # fmt: skip
+"""Operators of one operand about a type: casts, and numbers that it must hold; those of uint64 from 2**63 on have no arithmetic."""
+FAULTS = ("add", "sub", "mul", "floordiv", "truncdiv", *[kind for kind in TYPED if kind.startswith("fit")])
+"""Operators whose value may not exist, beside divisions by zero."""
 
 
 def truncdiv(a: int, b: int) -> int:
@@ -141,8 +154,18 @@ def product(dims: tuple[Dim, ...]) -> Dim:
     return rest if constant == 1 else ("mul", constant, rest)
 
 
+def no_value(kind: str, a: int, b: int = 0) -> VMError:
+    """The error of an operator of ``FAULTS`` on these numbers."""
+    signs = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "truncdiv": "/"}
+    text, limit = (f"{a} {signs[kind]} {b}", "int64") if kind in signs else (f"{a}", TYPED[kind])
+    if limit == "uint64":
+        text, limit = str(a if a >= 0 else a + 2**64), "63 bits, more than sizes have"
+    return VMError("E615", f"a size computed at run time is impossible: {text} is beyond {limit}",
+                   help="call the function with smaller sizes")  # fmt: skip
+
+
 def evaluate(dim: Dim, symbols: list[int] | tuple[int, ...]) -> int:
-    """Value of a formula. Raises VMError E601 on division by zero."""
+    """Value of a formula. Raises VMError E601 on division by zero, E615 on a number that its type does not hold."""
     if isinstance(dim, int):
         return dim
     kind = dim[0]
@@ -153,10 +176,27 @@ def evaluate(dim: Dim, symbols: list[int] | tuple[int, ...]) -> int:
         return evaluate(dim[2] if evaluate(dim[1], symbols) else dim[3], symbols)
     if kind == "not":
         return 0 if evaluate(dim[1], symbols) else 1
-    a, b = evaluate(dim[1], symbols), evaluate(dim[2], symbols)
+    a = evaluate(dim[1], symbols)
+    if kind in TYPED:
+        return _typed(kind, a)
+    if kind in ("and", "or") and bool(a) == (kind == "or"):
+        return int(bool(a))
+    b = evaluate(dim[2], symbols)
     if b == 0 and kind in DIVISIONS:
         raise VMError("E601", "division by zero in a shape computation")
     meaning = INTEGERS.get(kind)
     if meaning is None:
         raise InternalError("E902", f"unknown operator {kind!r} in a dimension formula")
-    return meaning(a, b)
+    value = meaning(a, b)
+    if not -(2**63) <= value < 2**63:
+        raise no_value(kind, a, b)
+    return value
+
+
+def _typed(kind: str, value: int) -> int:
+    low, high = RANGES[TYPED[kind]]
+    if kind.startswith("to"):
+        return (value - low) % (high - low + 1) + low
+    if not low <= value <= high:
+        raise no_value(kind, value)
+    return value

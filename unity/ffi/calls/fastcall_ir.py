@@ -66,7 +66,7 @@ class EntryWriter(ObjectWriter):
         self.raw_args: list[str] = []
         self.symbols: dict[int, str] = {}
         self.waiting: list[tuple[Dim, str]] = []
-        self.formulas = FormulaEmitter(self.emit, self.require)
+        self.formulas = FormulaEmitter(self.emit, lambda condition, *_: self.require(condition))
         self.devices = spec.devices()
 
     def match(self, dim: Dim | None, value: str, free: str | None = None) -> None:

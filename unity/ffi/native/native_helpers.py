@@ -64,6 +64,8 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
+declare {{ i64, i1 }} @llvm.sadd.with.overflow.i64(i64, i64)
+declare {{ i64, i1 }} @llvm.ssub.with.overflow.i64(i64, i64)
 declare {{ i64, i1 }} @llvm.smul.with.overflow.i64(i64, i64)
 """
 

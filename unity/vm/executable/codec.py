@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...ffi.abi import OPERATORS, BufferParam, Dim, KernelSignature, ScalarParam
+from ...ffi.abi import OPERATORS, TYPED, BufferParam, Dim, KernelSignature, ScalarParam
 from ...ffi.tensor import Tensor
 from ...support.errors import ArtifactError
 from ...support.schema import Misfit, Schema
 from . import bytecode as bc
 from .verifier import verify_program
 
-_ARITY = {"not": 1, "select": 3}
+_ARITY = {"not": 1, "select": 3, **dict.fromkeys(TYPED, 1)}
 _TAGS: dict[type, str] = {
     bc.Call: "c", bc.Ret: "r", bc.Goto: "g", bc.If: "i",
     bc.Reg: "r", bc.Imm: "i", bc.Const: "c", bc.Func: "f@", bc.Size: "s", bc.Bind: "b",
@@ -36,7 +36,7 @@ def _dim(value: Any) -> Dim:
     kind = value[0] if type(value) is list and value else None
     if kind == "sym" and len(value) == 2 and type(value[1]) is int and value[1] >= 0:
         return ("sym", value[1])
-    if type(kind) is not str or kind not in OPERATORS or len(value) != 1 + _ARITY.get(kind, 2):
+    if type(kind) is not str or kind not in (*OPERATORS, *TYPED) or len(value) != 1 + _ARITY.get(kind, 2):
         raise Misfit(f"expected a formula, got {ascii(value)[:60]}")
     return (kind, *[_dim(v) for v in value[1:]])
 

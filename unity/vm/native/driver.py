@@ -81,7 +81,7 @@ class InternalEntry(FunctionWriter):
         )
         self.known: dict[int, str] = {}
         self.waiting: list[tuple[Dim, str]] = []
-        self.formulas = FormulaEmitter(self.emit, self.require)
+        self.formulas = FormulaEmitter(self.emit, lambda condition, *_: self.require(condition))
         for index, param in enumerate(self.plan.params):
             self.parameter(param, self.gep(leaves, LEAF_BYTES * index), self.load("%args", 8 * index))
         names = [self.known.get(k, "undef") for k in range(len(self.fn.slots))]

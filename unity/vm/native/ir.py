@@ -36,6 +36,8 @@ ON_DEVICE = ("device", "place", "packed", "invoke", "new_block", "grow")
 """Objects of a program whose tensors lie in a device's own memory: that device, its number as DLPack has it, callbacks."""
 KERNEL_FAILED = 64
 """Number of the error of a failed check in a kernel, plus that of the function which calls the kernel."""
+NO_VALUE = 16
+"""Number of the error of an operator that has no value for some numbers, plus that of the operator in ``FAULTS``."""
 STACK_BYTES = 3 << 20
 """Depth of C stack that calls inside the program may use before E632."""
 
@@ -104,7 +106,7 @@ class FunctionWriter(ObjectWriter):
         self.plan: EntryPlan = plan_entry(fn, program)
         self.scratch = 1
         self.allocas: list[str] = []
-        self.formulas = FormulaEmitter(self.emit, self.divisor)
+        self.formulas = FormulaEmitter(self.emit, self.formula_fault)
         self.owned_storage = boxes_storage(fn, program)
         self.writers: dict[int, list[bc.Call]] = {}
         for instruction in fn.code:
@@ -151,9 +153,9 @@ class FunctionWriter(ObjectWriter):
             self.do(f"store i64 {value}, ptr {slot}")
         self.do(f"br label %{exit_label}")
 
-    def divisor(self, condition: str) -> None:
-        """Division by zero in a formula."""
-        self.report_unless(condition, 3, "0")
+    def formula_fault(self, condition: str, fault: int, first: str, second: str) -> None:
+        """Numbers that have no value in a formula."""
+        self.report_unless(condition, 3 if fault < 0 else NO_VALUE + fault, first, second)
 
     def dim(self, dim: Dim) -> str:
         """The i64 operand of a formula of the slots."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...ffi import registry
-from ...ffi.abi import evaluate
+from ...ffi.abi import FAULTS, evaluate, no_value
 from ...ffi.cache.cache_key import content_key
 from ...ffi.calls.check import OutHandler
 from ...ffi.calls.fastcall import driver_function, gated_driver, set_lane
@@ -41,7 +41,7 @@ from ..executable.executable import Executable
 from ..interpreter.interpret import Interpreter, add_frame, find_packed, frame_text, run_check
 from ..interpreter.kernels import C_TYPES, kernel_failure
 from .driver import driver_ir
-from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED, ON_DEVICE, register_scalars
+from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED, NO_VALUE, ON_DEVICE, register_scalars
 from .support import support_symbols
 
 OPTIONS = CompileOptions(pipeline="light", opt=0)
@@ -245,6 +245,8 @@ class Callbacks:
         program = self.program
         if code >= KERNEL_FAILED:
             raise self.failed(self.functions[code - KERNEL_FAILED], first & 0xFFFFFFFF, first >> 32, second)
+        if code >= NO_VALUE:
+            raise no_value(FAULTS[code - NO_VALUE], first, second)
         if code == 2:
             raise VMError("E632", f"{self.functions[first].name}: recursion too deep")
         if code == 3:
