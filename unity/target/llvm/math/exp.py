@@ -39,10 +39,12 @@ def times_power_of_two(value: Value, biased: Value) -> Value:
     return value * power_of_two(half, value.kind) * power_of_two(biased - half, value.kind)
 
 
-def scale(value: Value, biased: Value) -> Value:
-    """value * 2^k for the second value of ``nearest_integer``, rounded once."""
+def scale(value: Value, k: Value, biased: Value, extra: int = 0) -> Value:
+    """value * 2^(k + extra) for the two values of ``nearest_integer``, rounded once."""
+    biased = biased + extra if extra else biased
     if value.function.scales:
-        return load_exponent(value, biased - (magic_bits(value.kind) + 2 * BIAS[value.kind]))
+        whole = biased - (magic_bits(value.kind) + 2 * BIAS[value.kind])
+        return load_exponent(value, k + float(extra) if extra else k, whole)
     return times_power_of_two(value, biased)
 
 
@@ -50,7 +52,7 @@ def limited(x: Value, limits: tuple[float, float]) -> tuple[Value, Callable[[Val
     """x held to the limits, and what makes the result of it. A processor takes a hundred cycles for a product that underflows, and
     masks make many (exp(-inf)): below the limits x becomes 0, and the result 0 in the end."""
     low, high = limits
-    if x.function.estimates:  # devices take no time for it
+    if x.function.estimates or x.function.scales:  # neither takes time for it
         return x.clamp(low, high), lambda result: result
     zero = x.lt(low)
     return zero.select(0.0, x.gt(high).select(high, x)), lambda result: zero.select(0.0, result)
@@ -69,10 +71,10 @@ def exp_scaled(x: Value, extra: int = 0, tail: Value | None = None, precision: s
     exact = fma(k, -high, x)  # no rounding: the leading digits cancel
     if tail is None:
         made = polynomial(fma(k, -low, exact), (1.0, 1.0, *POLYNOMIALS["EXP"][precision or x.kind]))
-        return finish(scale(made, k_int + extra if extra else k_int))
+        return finish(scale(made, k, k_int, extra))
     rest = fma(k, -low, tail)
     fraction = exact + (rest + quadratic(exact + rest, precision))
-    return finish(scale(fraction + 1.0, k_int + extra if extra else k_int))
+    return finish(scale(fraction + 1.0, k, k_int, extra))
 
 
 def exp(x: Value) -> Value:
@@ -87,7 +89,7 @@ def exp2(x: Value) -> Value:
     r = x - k
     factor, factor_low = split(LN2, x.kind)
     fraction = fma(r, factor, fma(r, factor_low, quadratic(r * factor)))
-    return finish(scale(fraction + 1.0, k_int))
+    return finish(scale(fraction + 1.0, k, k_int))
 
 
 def exp10(x: Value) -> Value:
@@ -99,7 +101,7 @@ def exp10(x: Value) -> Value:
     r = fma(k, -low, exact)
     factor, factor_low = split(LN10, x.kind)
     rest = fma(k, -low * factor, fma(r, factor_low, quadratic(r * factor)))
-    return finish(scale(fma(exact, factor, rest) + 1.0, k_int))
+    return finish(scale(fma(exact, factor, rest) + 1.0, k, k_int))
 
 
 def expm1(x: Value) -> Value:

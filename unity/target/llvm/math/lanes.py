@@ -56,7 +56,7 @@ class FunctionText:
     block: str = "entry"
     counter: int = 0
     scales: bool = False
-    """The processor multiplies by powers of two in one instruction (``llvm.ldexp`` calls no function)."""
+    """The processor multiplies by powers of two in one instruction, which takes no longer where the product underflows."""
     estimates: bool = False
     """The device has instructions for approximate reciprocals of float32, and of roots; its division is long code."""
 
@@ -253,11 +253,40 @@ def fma(a: Value, b: Value | Number, c: Value | Number) -> Value:
     return intrinsic("fma", a, a._operand(b), a._operand(c))
 
 
-def load_exponent(x: Value, power: Value) -> Value:
-    """x * 2^power rounded once, for processors with an instruction for it (``FunctionText.scales``)."""
-    symbol = f"llvm.ldexp.{suffix(x.kind, x.lanes)}.{suffix(power.kind, power.lanes)}"
-    x.function.needed[symbol] = f"declare {x.type} @{symbol}({x.type}, {power.type})\n"
-    return x.function.emit(f"call {x.type} @{symbol}({x.type} {x.text}, {power.type} {power.text})", x.kind, x.lanes)
+def load_exponent(x: Value, power: Value, whole: Value) -> Value:
+    """x * 2^power rounded once, for processors with ``FunctionText.scales``; ``whole`` is the power as an integer. A number
+    goes through what LLVM makes vectors of, which converts the integer once more; vectors go through the instruction."""
+    if x.lanes == 1:
+        symbol = f"llvm.ldexp.{x.kind}.{whole.kind}"
+        x.function.needed[symbol] = f"declare {x.type} @{symbol}({x.type}, {whole.type})\n"
+        return x.function.emit(f"call {x.type} @{symbol}({x.type} {x.text}, {whole.type} {whole.text})", x.kind, 1)
+    return _scaled(x, power)
+
+
+def _scaled(x: Value, power: Value) -> Value:
+    """The instruction on vectors of any length: in parts of a register, the last filled."""
+    lanes, most = x.lanes, 512 // x.bits
+    if lanes > most:
+        half = 1 << (lanes - 1).bit_length() - 1
+        parts = [range(half), range(half, lanes)]
+        low, high = [_scaled(*[_shuffled(v, v, part, half) for v in (x, power)]) for part in parts]
+        return _shuffled(low, high, range(lanes), lanes)
+    register = next(n for n in (most // 4, most // 2, most) if n >= lanes)
+    if lanes < register:
+        wide = _scaled(*[_shuffled(v, v, range(lanes), register) for v in (x, power)])
+        return _shuffled(wide, wide, range(lanes), lanes)
+    symbol = f"llvm.x86.avx512.mask.scalef.{'ps' if x.bits == 32 else 'pd'}.{x.bits * lanes}"
+    mask, rounding = f"i{max(8, lanes)}", ", i32" if lanes == most else ""
+    x.function.needed[symbol] = f"declare {x.type} @{symbol}({x.type}, {x.type}, {x.type}, {mask}{rounding})\n"
+    operands = f"{x.type} {x.text}, {x.type} {power.text}, {x.type} poison, {mask} -1{rounding and rounding + ' 4'}"
+    return x.function.emit(f"call {x.type} @{symbol}({operands})", x.kind, lanes)
+
+
+def _shuffled(a: Value, b: Value, places: Sequence[int], lanes: int) -> Value:
+    """A vector of ``lanes`` that begins with the lanes of a, and of b after them, at these places."""
+    indices = [f"i32 {n}" for n in places] + ["i32 poison"] * (lanes - len(places))
+    shuffle = f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{lanes} x i32> <{', '.join(indices)}>"
+    return a.function.emit(shuffle, a.kind, lanes)
 
 
 def divide(a: Value | Number, b: Value) -> Value:

@@ -111,7 +111,7 @@ def is_math_function(name: str, dtype: str) -> bool:
 
 
 def scales_by_instruction(features: frozenset[str]) -> bool:
-    """True for a processor with these LLVM features where LLVM writes one instruction for ``llvm.ldexp``."""
+    """True for a processor with these LLVM features that multiplies by powers of two in one instruction, which LLVM writes."""
     return features >= {"avx512f", "avx512vl", "avx512dq"} and int(llvm_version().split(".")[0]) >= SCALING_LLVM
 
 
