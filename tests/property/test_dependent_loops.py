@@ -69,9 +69,11 @@ def statements(rng: random.Random) -> list[str]:
     return lines
 
 
-def function(number: int, lines: list[str], loop: str) -> str:
-    body = "\n".join([f"            {line}" for line in lines])
-    return FUNCTION.format(number=number, loop=loop, body=body)
+def function(number: int, lines: list[str], loop: str, mark: str = "") -> str:
+    deeper = "    " if mark else ""
+    body = "\n".join([f"            {deeper}{line}" for line in lines])
+    text = FUNCTION.format(number=number, loop=loop, body=body)
+    return text.replace("        for i in", f"        {mark}\n            for i in") if mark else text
 
 
 def module(functions: list[str]) -> IRModule:
@@ -140,3 +142,37 @@ def test_what_the_verifier_says(body: str, found: bool) -> None:
         assert error.value.code == "E351" and "make the loop serial" in str(error.value)
     else:
         module([function(0, lines, "T.vectorized(64)")])
+
+
+TURNED = 'with T.attr(0, "backwards", T.bool(True)):'
+
+
+def test_loops_that_run_backwards_promise_what_parallel_ones_do() -> None:
+    """What the verifier and the interpreter let through gives what the loop in order gives."""
+    accepted: list[tuple[int, str, list[np.ndarray]]] = []
+    refused = raced = 0
+    for seed in range(80 * TIMES):
+        rng = random.Random(f"turned {seed}")
+        count, lines = rng.choice(COUNTS), statements(rng)
+        text = function(seed, lines, f"range({count})", TURNED)
+        wanted = ran(module([function(0, lines, f"range({count})")]), "f0", seed)
+        try:
+            found = ran(module([text]), f"f{seed}", seed)
+        except UnityError as error:
+            refused, raced = refused + (error.code == "E351"), raced + (error.code == "E312")
+            assert error.code in ("E351", "E312"), text
+            continue
+        accepted.append((seed, text, wanted))
+        assert all([np.array_equal(x, y) for x, y in zip(found, wanted)])
+    machine = unity.VirtualMachine(unity.compile(module([text for _, text, _ in accepted])))
+    for seed, text, wanted in accepted:
+        given = arguments(seed)
+        machine[f"f{seed}"](*given)
+        for x, y in zip(given, wanted):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4, err_msg=text)
+    assert refused and raced and len(accepted) > 20
+
+
+def test_a_loop_that_runs_backwards_is_not_left_early() -> None:
+    with pytest.raises(UnityError, match="E345"):
+        module([function(0, ["if A[i] > T.float32(0.5):", "    break"], "range(8)", TURNED)])

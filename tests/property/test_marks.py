@@ -14,11 +14,12 @@ from fuzz import SEED, TIMES
 
 import unity
 from unity.ir.analysis.threads import MIN_BLOCKS_PER_SM, OWN_BARRIERS
+from unity.ir.stmt import BACKWARDS
 from unity.script import parse
 from unity.support.errors import UnityError
 from unity.target.kernel_groups import KEY
 from unity.transform.tir.analysis.choices import PART, SCHEDULE
-from unity.transform.tir.analysis.parallel_cost import BACKWARDS, PARALLEL_CHUNK
+from unity.transform.tir.analysis.parallel_cost import PARALLEL_CHUNK
 from unity.transform.tir.blocks.lower_opaque_block import DOUBLE_BUFFER, REDUCTION
 from unity.transform.tir.loops.unroll_loop import EXPLICIT, PRAGMA
 from unity.transform.tir.threads.inject_software_pipeline import ASYNC_SCOPE

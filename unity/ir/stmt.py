@@ -13,6 +13,9 @@ from .scalar import IterVar
 from .types import Expr
 
 LOOP_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
+BACKWARDS = "backwards"
+"""Key of an attribute around a loop whose iterations are as independent as those of a parallel one: where its value holds, each
+thread runs its share of them (all, where the loop is serial) from the last to the first."""
 
 
 class Stmt(Node):
@@ -151,6 +154,14 @@ class AttrStmt(Stmt):
     value: Any
     body: Stmt
     span: Aside[Span | None] = None
+
+
+def turned_loop(stmt: AttrStmt) -> For | None:
+    """The loop that an attribute lets run backwards."""
+    inner: Stmt = stmt
+    while type(inner) is AttrStmt:
+        inner = inner.body
+    return inner if stmt.key == BACKWARDS and type(inner) is For else None
 
 
 @node

@@ -31,6 +31,7 @@ from ..stmt import (
     SeqStmt,
     Stmt,
     While,
+    turned_loop,
 )  # fmt: skip
 from ..types import PointerType, PrimType, TupleType
 from .report import Report
@@ -47,6 +48,8 @@ class PrimVerifier:
         self.expr = ScalarVerifier(report, mod)
         self.bound: set[Any] = set()
         self.loops: list[str] = []
+        self.turned: set[Stmt] = set()
+        """Loops that may run backwards: a promise as that of parallel ones."""
         self.ret_ty: Any = None
         self.handlers: dict[type, Callable[[Any], None]] = {
             SeqStmt: self._seq, For: self._for, While: self._while, IfThenElse: self._if, Bind: self._bind,
@@ -153,15 +156,19 @@ class PrimVerifier:
             )
         if (stmt.kind == "thread_binding") != (stmt.thread is not None):
             self.report.add("E343", f"loop {name} of kind {stmt.kind} is bound to thread {stmt.thread}", stmt.span)
-        if stmt.kind == "vectorized" or stmt.kind == "parallel":
-            load = certain_dependence(stmt, both_directions=stmt.kind == "parallel")
+        kind = "parallel" if stmt in self.turned else stmt.kind
+        if kind in ("vectorized", "parallel"):
+            load = certain_dependence(stmt, both_directions=kind == "parallel")
             if load is not None:
-                text = f"iterations of the {stmt.kind} loop {name} read elements of {load.node.buffer.name} that others write"
+                loop = (
+                    f"the loop {name}, which may run backwards," if stmt in self.turned else f"the {kind} loop {name}"
+                )
+                text = f"iterations of {loop} read elements of {load.node.buffer.name} that others write"
                 self.report.add("E351", text, load.node.span or stmt.span, "make the loop serial")
         variables = self.expr.vars
         self.expr.vars = set(variables)
         self._define_var(stmt.loop_var)
-        self.loops.append(stmt.kind)
+        self.loops.append(kind)
         with self.report.at(name):
             self._scoped(stmt.body)
         self.loops.pop()
@@ -251,6 +258,8 @@ class PrimVerifier:
 
     def _attr(self, stmt: AttrStmt) -> None:
         variables = self.expr.vars
+        loop = turned_loop(stmt)
+        self.turned |= set() if loop is None else {loop}
         if type(stmt.node) is IterVar:
             self.expr.vars = {*variables, stmt.node.var}
             self.bound.add(stmt.node.var)

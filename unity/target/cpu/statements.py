@@ -7,10 +7,10 @@ from functools import partial
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.scalar import Mul
-from ...ir.stmt import AllocBuffer, AttrStmt, For, Stmt
+from ...ir.stmt import BACKWARDS, AllocBuffer, AttrStmt, For, Stmt
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from ...transform.tir.analysis.parallel_cost import BACKWARDS, PARALLEL_CHUNK
+from ...transform.tir.analysis.parallel_cost import PARALLEL_CHUNK
 from ...transform.tir.vectors.configure_tiles import TILE_REGISTERS
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index

@@ -17,12 +17,11 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
-from ...ir.stmt import AttrStmt, Block, BlockRealize, For, SeqStmt, Stmt, seq
+from ...ir.stmt import BACKWARDS, AttrStmt, Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ...ir.types import VOID_TYPE
 from ...ir.walk import Rewriter, collect, free_vars, fresh_copy
 from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import perfect_nest
-from ..tir.analysis.parallel_cost import BACKWARDS
 from ..tir.loops.chunk_parallel import share_loops
 from .base import Rule, Scheduled, mark_scheduled
 from .contraction import contraction_of

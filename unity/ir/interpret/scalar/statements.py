@@ -12,7 +12,7 @@ from ...buffer import Buffer, BufferRegion
 from ...build import dtype_of
 from ...expr import Call
 from ...scalar import IterVar
-from ...stmt import AttrStmt, Block, Break, BufferStore, For
+from ...stmt import AttrStmt, Block, Break, BufferStore, For, Stmt, turned_loop
 from ..common.blocks import Run
 from ..common.expressions import Closure, Env, lanes_of
 from ..common.layout import compact_strides
@@ -35,6 +35,8 @@ class StmtCompiler(SharedCompiler):
     def __init__(self, machine: Machine) -> None:
         super().__init__(ExprCompiler(machine), machine.step if machine.steps_left is not None else None)
         self.machine = machine
+        self.turned: set[Stmt] = set()
+        """Loops that may run backwards: a promise as that of parallel ones."""
 
     def leave(self, env: Env, value: Any) -> None:
         """The program returns."""
@@ -49,7 +51,7 @@ class StmtCompiler(SharedCompiler):
     def loop(self, stmt: For) -> Run:
         """A loop; a parallel one is watched for races between its iterations."""
         serial, machine = super().loop(stmt), self.machine
-        if stmt.kind != "parallel":
+        if not self._independent(stmt):
             return serial
 
         def run(env: Env) -> Env:
@@ -62,15 +64,21 @@ class StmtCompiler(SharedCompiler):
         return run
 
     def _break(self, stmt: Break | None) -> Run:
-        if getattr(self.loops[-1].stmt, "kind", "") == "parallel":
+        if self._independent(self.loops[-1].stmt):
             return self._early
         return super()._break(stmt)
+
+    def _independent(self, stmt: Stmt) -> bool:
+        """True for a loop that promises independent iterations."""
+        return stmt in self.turned or (type(stmt) is For and stmt.kind == "parallel")
 
     def _early(self, env: Env) -> Env:
         raise InterpreterError("E324", "a parallel loop cannot be left early")
 
     def attribute(self, stmt: AttrStmt) -> Run:
         """A launch runs its threads one after the other."""
+        loop = turned_loop(stmt)
+        self.turned |= set() if loop is None else {loop}
         body = self.visit(stmt.body)
         if stmt.key not in ("thread_extent", "virtual_thread") or type(stmt.node) is not IterVar:
             return body

@@ -25,10 +25,6 @@ MATH_WORK = 32
 FEW = 8
 """Iterations that threads of a small machine can share evenly: of a loop of fewer the one inside is shared too."""
 
-BACKWARDS = "backwards"
-"""Key of an attribute around a loop of independent iterations: where its value holds, each thread runs its share of them (all,
-where the loop is serial) from the last to the first."""
-
 PARALLEL_CHUNK = "parallel_chunk"
 """Key of an attribute around a parallel loop: the iterations that a thread takes at a time (`chunk_parallel`)."""
 
