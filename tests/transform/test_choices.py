@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from fuzz import TIMES
 
+from unity.ffi.dtype import DataType
 from unity.ffi.targets.target import Target
 from unity.ir.interpret import run
 from unity.ir.module import IRModule
+from unity.ir.scalar import Shuffle
 from unity.ir.stmt import Block, For
 from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
@@ -222,17 +224,17 @@ def test_lines_that_are_not_filled_have_shorter_vectors(name, lanes):
         check(fn, constants, {("Y", "lanes"): number}, LEVELS["v4"])
 
 
-def test_an_operand_contiguous_along_the_steps_is_copied_by_squares_where_that_is_decided():
-    fn, constants = PROGRAMS["product of a transposed input"]
-    target = LEVELS["v3"]
-    assert explored(fn, constants, target)["Y", "side"].candidates == (0, 4, 8, 16)
-    for side in (8, 0, 4, 16):
-        program = built(decided(fn, {("Y", "side"): side}), constants, target)[0]
-        (copy,) = [block for block in collect(program.body, Block) if block.name == "B_packed"]
-        around = [loop for loop in collect(program.body, For) if copy in collect(loop.body, Block)]
-        assert {loop.extent.value for loop in around if loop.kind == "serial"} >= ({side, 4} if side else set())
-        assert any([loop.kind == "vectorized" for loop in around]) == (not side)
-        check(fn, constants, {("Y", "side"): side}, target)
+@pytest.mark.parametrize("columns, steps", [(45, 61), (48, 64), (33, 17), (95, 30), (33, 5)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_operand_contiguous_along_the_steps_is_copied_into_panels_through_registers(level, dtype, columns, steps):
+    parameters = {"A": ((2, 19, steps), dtype), "B": ((2, columns, steps), dtype), "Y": ((2, 19, columns), dtype)}
+    loops, value = (2, 19, columns, steps), "A[v0, v1, v3] * B[v0, v2, v3]"
+    fn, target = nest(parameters, loops, "SSSR", "Y[v0, v1, v2]", value, f"T.{dtype}(0)"), LEVELS[level]
+    program = built(fn, set(), target)[0]
+    side = CPU.machine(target).vector_bytes // DataType(dtype).itemsize
+    assert bool(collect(program.body, Shuffle)) == (steps >= side)
+    check(fn, set(), {}, target)
 
 
 def check(fn, constants, decisions, target):

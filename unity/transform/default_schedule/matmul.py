@@ -31,7 +31,7 @@ from .contraction_dots import dot_multiple, dot_of
 from .contraction_nest import is_large, tile_nest, tile_size, transpose_tile
 from .gathered import fused_reductions, gather
 from .packing import Packing
-from .padding import pad_to_tiles
+from .padding import in_squares, is_turned, pad_to_tiles
 from .transposed_output import columns_last
 
 FULL_ROWS = 8
@@ -45,9 +45,6 @@ NEAR, NEAR_ROWS = 1 << 14, 128
 is: the copy costs more than what lies unaligned."""
 FAR, FAR_ROWS = 0.5, 96
 """The same of the second cache, as a share of it."""
-SIDE, COPIED = 8, 4
-"""Steps and columns that are copied together from an operand that is contiguous along the steps: lines of columns whose distance is
-a power of two displace each other before they are read whole."""
 
 
 def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -204,26 +201,17 @@ def _schedule(
         transpose_tile(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
     for border in borders:
         vectorize_copy(sch, border, lanes)
-    if padded.copy is not None:
-        _fill_panels(sch, sch.get_block(padded.copy), contraction, layout)
+    made = None
+    if padded.copy is not None and layout is not None:
+        made = in_squares(program_of(sch), padded.copy, machine) if is_turned(contraction, layout) else None
+        if made is None:
+            *_, step, lane = sch.get_loops(sch.get_block(padded.copy))
+            sch.vectorize(sch.fuse(step, lane) if layout.group > 1 else lane)
     said = "not packed" if layout is None else "packed at build" if constant else "packed"
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {unit.name}" if unit is not None else ""
-    return Scheduled(mark_scheduled(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
-
-
-def _fill_panels(sch: Schedule, copy: BlockRV, contraction: Contraction, layout: Packing | None) -> None:
-    """The copy of an operand into panels: in vectors along the columns, or a few steps and columns at a time."""
-    *_, step, lane = sch.get_loops(copy)
-    turned = slope(contraction.weights.indices[-1], contraction.columns.var) != 1
-    own = SIDE if (extent_of(contraction.reductions[-1]) or 0) >= DEEP else 0
-    if layout is not None and layout.group > 1:
-        sch.vectorize(sch.fuse(step, lane))
-    elif turned and (side := choose(contraction.block, "side", (0, SIDE // 2, SIDE, 2 * SIDE), own)):
-        (steps, step), (lanes, lane) = sch.split(step, [None, side]), sch.split(lane, [None, COPIED])
-        sch.reorder(steps, lanes, step, lane)
-    else:
-        sch.vectorize(lane)
+    func = mark_scheduled(program_of(sch) if made is None else made)
+    return Scheduled(func, f"tile of {rows} x {vectors * lanes}, {said}", packed)
 
 
 def _is_near(contraction: Contraction, machine: Machine) -> bool:

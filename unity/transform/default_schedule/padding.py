@@ -1,8 +1,8 @@
 """A contraction on whole tiles: rows and columns rounded up, its result in a buffer of its own, its weights in panels.
 
 Rewrite: ``C[i, j] += A[i, k] * B[k, j]`` over M x N -> the same over M' x N' (multiples of the tile) into ``C_tile``, reading
-``A[min(i, M - 1), k]`` and ``B_packed[j // tile, k, j % tile]`` (zero beyond N); ``C`` is computed from ``C_tile`` over M x N by
-the block that consumed ``C``, or by a copy. Values beyond M x N are computed from real elements and never used.
+``A[min(i, M - 1), k]`` and ``B_packed[j // tile, k, j % tile]`` (beyond N zero or the last column); ``C`` is computed from
+``C_tile`` over M x N by the block that consumed ``C``, or by a copy. Values beyond M x N are never used.
 """
 
 from __future__ import annotations
@@ -33,8 +33,13 @@ from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import Expr, prim_type
 from ...ir.walk import rewrite, substitute
+from ..infra.backend import Machine
+from ..tir.analysis.loop_nests import cell_nest, slope
+from ..tir.analysis.tiles import UNKNOWN
+from ..tir.loops.transposed import transposed
 from .amx_tiles import row_step
-from .contraction import Contraction, is_parameter
+from .base import PARALLEL_CELLS
+from .contraction import Contraction, is_parameter, steps_of
 from .nests import iterator, nest_of, output_axes
 from .packing import Packing, block_name
 
@@ -234,7 +239,7 @@ def _nest(
 
 
 def _copy(contraction: Contraction, layout: Packing, panels: Buffer) -> Stmt:
-    """Fill the panels: loops in their order, the columns of a panel innermost."""
+    """Fill the panels, the columns of a panel innermost; behind the last zeros, or it again where columns lie along the steps."""
     source = contraction.weights.buffer
     axes = [iterator(f"p{k}", n) for k, n in enumerate(panels.shape)]
     cell: list[Expr] = [const(0, dtype_of(n)) for n in source.shape]
@@ -246,13 +251,32 @@ def _copy(contraction: Contraction, layout: Packing, panels: Buffer) -> Stmt:
         cell[depth] = add(mul(cell[depth], const(layout.group, dtype_of(cell[depth]))), axes[-1].var)
     column = add(mul(block.var, const(layout.block, dtype_of(block.var))), lane.var)
     cell[layout.columns] = column
+    columns = source.shape[layout.columns]
+    in_squares = is_turned(contraction, layout)
+    is_part = not Analyzer().can_prove_equal(_round_up(columns, layout.block), columns)
+    if is_part and in_squares:
+        cell[layout.columns] = minimum(column, sub(columns, const(1, dtype_of(columns))))
     value: Expr = buffer_load(source, *cell)
-    inside = lt(column, source.shape[layout.columns])
-    if not Analyzer().can_prove_equal(
-        _round_up(source.shape[layout.columns], layout.block), source.shape[layout.columns]
-    ):
-        value = if_then_else(inside, value, const(0, source.dtype))
+    if is_part and not in_squares:
+        value = if_then_else(lt(column, columns), value, const(0, source.dtype))
     return nest_of(panels.name, axes, BufferStore(panels, value, tuple([axis.var for axis in axes])))
+
+
+def is_turned(contraction: Contraction, layout: Packing) -> bool:
+    """True if panels have the elements of a step side by side, where the weights have those of a column."""
+    return layout.group == 1 and slope(contraction.weights.indices[-1], contraction.columns.var) != 1
+
+
+def in_squares(fn: PrimFunc, copy: str, machine: Machine) -> PrimFunc | None:
+    """A program whose ``copy`` of an operand into panels goes through registers in squares; None where it is too small for that."""
+    statements = list(statements_of(fn.body))
+    at = [block_name(stmt) for stmt in statements].index(copy)
+    nest = cell_nest(statements[at])
+    is_large = nest is not None and steps_of(nest.block.iter_vars, UNKNOWN) >= PARALLEL_CELLS
+    squares = None if nest is None else transposed(nest.loops, nest, machine.vector_bytes, is_large)
+    if squares is None:
+        return None
+    return replace(fn, body=seq(*statements[:at], squares, *statements[at + 1 :]))
 
 
 def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], IterVar, list[IterVar], IterVar]:
