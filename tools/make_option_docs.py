@@ -11,7 +11,7 @@ def build() -> str:
         "# Options",
         "",
         "Environment variables, made by `tools/make_docs.py` from `unity/support/options.py`. An empty value means the default. "
-        "A number that is no number is error E001.",
+        "Other text where a number is expected is error E001.",
         "",
         "| option | kind | default | meaning |",
         "|---|---|---|---|",

@@ -71,8 +71,8 @@ def test_specialize_fixes_sizes() -> None:
     for wrong, match in (
         ({a: 3}, "is specialized to a buffer"),
         ({a: tir.decl_buffer((8, 8))}, "has 1 axes"),
-        ({tir.decl_buffer((8,)): tir.decl_buffer((9,))}, "no parameter"),
-        ({"n": 3}, "no parameter"),
+        ({tir.decl_buffer((8,)): tir.decl_buffer((9,))}, "neither a parameter nor a symbol"),
+        ({"n": 3}, "neither a parameter nor a symbol"),
         ({a: tir.decl_buffer((8,)), b: tir.decl_buffer((9,))}, "given twice"),
     ):
         with pytest.raises(VerifyError, match=match):

@@ -238,4 +238,4 @@ def test_mistakes_are_named() -> None:
     refused("E740", "got IRModule", lambda: Forgets(M).visit_expr(M))
     refused("E740", "got PrimFunc", lambda: PyExprVisitor().visit_expr(Lower(M).transform()["relu"]))
     refused("E742", "visit_cal_ would never be called", lambda: type("Wrong", (PyExprVisitor,), {"visit_cal_": None}))
-    refused("E742", "Plain is no PyExprMutator", lambda: mutator(type("Plain", (), {})))
+    refused("E742", "Plain is not a PyExprMutator", lambda: mutator(type("Plain", (), {})))

@@ -60,7 +60,7 @@ def test_the_namespace():
     assert R.nn.silu is OPERATORS["R.nn.silu"] and R.nn.silu.op.name == R.nn.silu.name == "R.nn.silu"
     with pytest.raises(AttributeError, match=r"no operator R\.nn\.sillu"):
         R.nn.sillu  # noqa: B018
-    with pytest.raises(TypeError, match=r"R\.nn is no operator"):
+    with pytest.raises(TypeError, match=r"R\.nn is not an operator"):
         R.nn(1)
 
 

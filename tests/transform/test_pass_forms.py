@@ -162,7 +162,7 @@ def test_a_dump_with_a_broken_module_still_runs(tmp_path, capsys) -> None:
     said = capsys.readouterr().out
     assert (
         "001_legalize_ops.py  main: agrees" in said
-        and "002_test_forms.ill_formed.py  is no program: error[E110]" in said
+        and "002_test_forms.ill_formed.py  is not a program: error[E110]" in said
     )
 
 

@@ -1,6 +1,6 @@
 """Integer expressions as formulas (``Dim``): plain data that machine code, saved files and the VM evaluate without the IR.
 
-Floats are no formulas. Invariant: ``evaluate(to_formula(e, ...), values)`` is the value of ``e``; nothing is simplified here.
+Floats are not formulas. Invariant: ``evaluate(to_formula(e, ...), values)`` is the value of ``e``; nothing is simplified here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BUILD: dict[str, Callable[..., Expr]] = {
 
 
 def from_formula(dim: Dim, symbols: Sequence[Expr]) -> Expr:
-    """The int64 expression that a formula says, of its symbols. Raises ValueError for what is no formula of them."""
+    """The int64 expression that a formula says, of its symbols. Raises ValueError for what is not a formula of them."""
     if type(dim) is int:
         return build.const(dim, "int64")
     if type(dim) is tuple and len(dim) == 2 and dim[0] == "sym" and dim[1] in range(len(symbols)):
@@ -49,7 +49,7 @@ def from_formula(dim: Dim, symbols: Sequence[Expr]) -> Expr:
         inner = from_formula(dim[1], symbols)
         return build.cast(build.cast(inner, TYPED[dim[0]]), "int64") if dim[0].startswith("to") else inner
     if type(dim) is not tuple or not dim or dim[0] not in _BUILD:
-        raise ValueError(f"{dim!r} is no formula")
+        raise ValueError(f"{dim!r} is not a formula")
     return _BUILD[dim[0]](*[from_formula(part, symbols) for part in dim[1:]])
 
 

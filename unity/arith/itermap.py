@@ -271,7 +271,7 @@ class IterMapDetector:
             return
         try:
             fused = self.fuse(s)
-        except NotAffine:  # parts that overlap or leave gaps: its values are no range
+        except NotAffine:  # parts that overlap or leave gaps: its values are not a range
             self.exact = False
             return
         (split,) = fused.args
@@ -304,7 +304,7 @@ class IterMapDetector:
     # ---- coverage
 
     def uncovered(self, sums: Sequence[IterSum], check: str) -> str | None:
-        """The reason why the indices are no image of the iterators' space as a check wants it; None if they are."""
+        """The reason why the indices are not an image of the iterators' space as a check wants it; None if they are."""
         used: dict[IterMark, list[IterSplit]] = {}
         order: list[IterMark] = []
         pending = [x for s in sums for x in s.args]

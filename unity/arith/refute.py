@@ -65,7 +65,7 @@ Point = dict[int, int]
 COUNT = 8
 """Points that are tried."""
 FAR = 997
-"""Largest distance of a value from the end of a range that has no other: odd, so that products of such are no whole tiles."""
+"""Largest distance of a value from the end of a range that has no other: odd, so that products of such are not whole tiles."""
 
 
 class _Undefined(Exception):

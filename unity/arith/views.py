@@ -36,7 +36,7 @@ def owners(fn: PrimFunc) -> dict[Var, Buffer]:
 
 
 def byte_range(view: Buffer, indices: Sequence[Expr], owner: Buffer) -> ByteRange | None:
-    """The bytes of an element of a view; None where an element is no whole number of bytes."""
+    """The bytes of an element of a view; None where an element is not a whole number of bytes."""
     if any([buffer.dtype.bits % 8 or buffer.dtype.scalable for buffer in (view, owner)]):
         return None
     strides, step = [*view.strides], _number(1)

@@ -51,12 +51,12 @@ def import_cuda(value: object) -> tuple[np.ndarray, Device]:
 
 
 def _device_of(address: int, value: object) -> int:
-    """The number of the device whose memory begins at an address. Raises FFIError E704 where it is no device's."""
+    """The number of the device whose memory begins at an address. Raises FFIError E704 where it is not a device's."""
     driver, place = driver_in_use(), c_int()
     status = driver.status("cuPointerGetAttribute", byref(place), _DEVICE_ORDINAL, address)
     if status == INVALID_VALUE:
         raise FFIError(
-            "E704", f"the {type(value).__name__} shows the address {address:#x}, which is no memory of a CUDA device"
+            "E704", f"the {type(value).__name__} shows the address {address:#x}, which is not memory of a CUDA device"
         )
     if status != SUCCESS:
         raise driver.error("cuPointerGetAttribute", status)

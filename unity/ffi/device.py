@@ -152,7 +152,7 @@ def stream_handle(stream: object) -> int:
         stream = getattr(stream, name, stream)
     if not isinstance(stream, int) or not 0 <= stream < 1 << 64:
         what = f"a {type(stream).__name__}" if not isinstance(stream, int) else str(stream)
-        raise FFIError("E703", f"{what} is no stream", help="give a handle, or torch.cuda.Stream()")
+        raise FFIError("E703", f"{what} is not a stream", help="give a handle, or torch.cuda.Stream()")
     return stream
 
 

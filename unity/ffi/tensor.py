@@ -39,7 +39,7 @@ class Tensor:
     """A tensor in memory. ``Tensor(array)`` wraps a numpy array without copying; ``unity.tensor`` takes anything.
 
     Raises FFIError E702 for element types we do not have, E703 for a device whose memory is not the host's, and E704 where the
-    argument is no numpy array.
+    argument is not a numpy array.
     """
 
     __slots__ = ("__weakref__", "_array", "_device")
@@ -116,10 +116,10 @@ class Tensor:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Steps between neighbours, in elements, as in torch. Raises FFIError E704 where they are no whole elements."""
+        """Steps between neighbours, in elements, as in torch. Raises FFIError E704 where they are not whole elements."""
         size = self._array.itemsize
         if any(step % size for step in self._array.strides):
-            raise FFIError("E704", f"strides {self._array.strides} bytes are no multiple of {size}-byte elements")
+            raise FFIError("E704", f"strides {self._array.strides} bytes are not a multiple of {size}-byte elements")
         return tuple([step // size for step in self._array.strides])
 
     @property
@@ -133,7 +133,7 @@ class Tensor:
         return self._array
 
     def numpy(self) -> np.ndarray:
-        """The memory as a numpy array, which is no copy; of a device's memory it is one, once the device has computed it."""
+        """The memory as a numpy array, which is not a copy; of a device's memory it is one, once the device has computed it."""
         return self._array if self._device is CPU or self._device.host_memory else to_host(self._array, self._device)
 
     def torch(self) -> torch.Tensor:
@@ -200,7 +200,7 @@ class Tensor:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The memory of a CUDA device, as pycuda, cupy, numba and torch show it to each other."""
         if self._device.kind != CUDA_KIND.name:
-            raise AttributeError(f"a tensor on {self._device} is no CUDA array")
+            raise AttributeError(f"a tensor on {self._device} is not a CUDA array")
         return export_cuda(self._array, self._device)
 
     def __getitem__(self, index: Any) -> Tensor:

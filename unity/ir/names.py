@@ -43,5 +43,5 @@ def identifier(hint: str) -> str:
 
 
 def is_function_name(text: str) -> bool:
-    """True for what script can define and call: a Python name that is no keyword, no namespace, and not ``_``."""
+    """True for what script can define and call: a Python name other than a keyword, a namespace and ``_``."""
     return text.isidentifier() and not keyword.iskeyword(text) and text not in (*NAMESPACES, "_")

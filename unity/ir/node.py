@@ -30,7 +30,7 @@ Def = Annotated[_T, "def"]
 Own = Annotated[_T, "own"]
 """The field binds the variables or buffers it holds alone: the symbols of their types and shapes come from outside."""
 Aside = Annotated[_T, "aside"]
-"""The field is no part of the meaning: spans, hints. Neither walked nor compared."""
+"""The field is not part of the meaning: spans, hints. Neither walked nor compared."""
 Derived = Annotated[_T, "derived"]
 """The field follows from the others: rewritten with them, not compared."""
 

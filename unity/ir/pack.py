@@ -22,7 +22,7 @@ from .node import Node
 from .types import PrimType, prim_type
 
 DATA_BYTES = 1 << 20
-"""Tensors that are no constants of the graph (tables inside tensor programs, attributes) are told apart up to this size."""
+"""Tensors that are not constants of the graph (tables inside tensor programs, attributes) are told apart up to this size."""
 Foreign = Callable[[Any], Any]
 """A function that makes of a value that no node holds something JSON can write. Raises NotPackable."""
 

@@ -27,7 +27,7 @@ def load_json(text: str) -> IRModule | Function | PrimFunc:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise VerifyError("E716", f"this is no JSON: {error}") from None
+        raise VerifyError("E716", f"this is not JSON: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get(_KEY), str):
         raise VerifyError("E716", "this JSON was not written by unity.ir.save_json",
                           help="a module of TVM: print mod.script() there, and unity.script.parse reads it")  # fmt: skip

@@ -19,7 +19,7 @@ def specialize(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
     """Return the program ``func`` with scalars and sizes fixed.
 
     ``param_map`` maps a scalar parameter or a symbol to a number or an expression, and a buffer (or its parameter) to a buffer
-    whose shape defines the symbols. Fixed scalars are no parameters any more. Raises VerifyError E715 for what is no parameter, and
+    whose shape defines the symbols. Fixed scalars are not parameters any more. Raises VerifyError E715 for another key, and
     for a buffer that does not fit.
     """
     mapping: dict[Any, Any] = {}
@@ -35,7 +35,7 @@ def specialize(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
         elif isinstance(key, Var) and isinstance(key.ty, PrimType):
             _bind(key, value if isinstance(value, Expr) else const(value, key.ty.dtype), mapping)
         else:
-            raise VerifyError("E715", f"{key} is no parameter of the program and no symbol",
+            raise VerifyError("E715", f"{key} is neither a parameter nor a symbol of the program",
                               help=f"it has: {', '.join([p.name for p in func.params])}")  # fmt: skip
     kept = tuple([p for p in func.params if p not in mapping])
     return substitute(replace(func, params=kept), mapping)

@@ -98,7 +98,7 @@ class Expr(Node):
         return ARITHMETIC["cast"](self, dtype) if isinstance(self.ty, PrimType) else _of_graph("astype", self, dtype)
 
     def __getitem__(self, index: int) -> Expr:
-        """A field of a tuple. Raises ArgumentError E743 for what is no tuple or no index, PlaceError E743 behind the last field."""
+        """A field of a tuple. Raises ArgumentError E743 unless it is a tuple and an index, PlaceError E743 past the end."""
         if not isinstance(self.ty, TupleType) or not isinstance(index, Integral):
             raise ArgumentError("E743", f"{_shown(index)} of an expression of type {self.ty}: a tuple has fields, by an integer",
                                 help="elements of a tensor: R.take, R.strided_slice")  # fmt: skip

@@ -56,7 +56,7 @@ def extracted(
     """The tasks of a module as a build makes its tensor programs. ``names``: those whose names have one of these texts; ``sizes``:
     of the symbols of its functions, by name; ``passes``: the graph passes, where they are not the default ones.
 
-    Raises ScheduleError E428 for what is no size, or has no symbol.
+    Raises ScheduleError E428 for what is not a size, or has no symbol.
     """
     config = configure(target, pipeline=passes)
     check_sizes(sizes or {}, GraphSizes.names(mod))

@@ -30,7 +30,7 @@ from .space.space_generator import PostOrderApply
 
 @guarded_class
 class MeasureQueue(SQLiteFile):
-    """Tasks and candidates that wait. Raises ScheduleError E461 for a file that is no queue."""
+    """Tasks and candidates that wait. Raises ScheduleError E461 for a file that is not a queue."""
 
     tables = """
 create table if not exists queued_task (id integer primary key, shash text not null, data blob not null);
@@ -56,7 +56,7 @@ create table if not exists queued_candidate (id integer primary key, task intege
             return int(connection.execute("select count(*) from queued_candidate").fetchone()[0])
 
     def tasks(self) -> list[Queued]:
-        """The tasks that wait. Raises ScheduleError E461 for rows that are no tasks."""
+        """The tasks that wait. Raises ScheduleError E461 for rows that are not tasks."""
         with self._connection() as connection:
             tasks = connection.execute("select id, data from queued_task order by id").fetchall()
             rows = connection.execute("select id, task, data from queued_candidate order by id").fetchall()
@@ -105,7 +105,7 @@ def _task(number: int, data: Any) -> Queued:
             [type(size) is int for size in (*sizes.values(), *others.values())]
         ):
             return Queued(number, name, weight, Target(target), Workload.from_json(workload), sizes, others)
-    raise ScheduleError("E461", "a row of the queue is no task")
+    raise ScheduleError("E461", "a row of the queue is not a task")
 
 
 class FixedCandidates(ReplayTrace):

@@ -42,7 +42,7 @@ def work_off(
     file: MeasureQueue | str | Path, work_dir: str | Path | None = None, **options: Unpack[TuneOptions]
 ) -> Database:
     """Measure the candidates of a queue on this machine and return the database of what was measured; the table goes to standard
-    error. Options: as in ``tune_tasks``. Raises what it raises, and ScheduleError E461 for a file that is no queue."""
+    error. Options: as in ``tune_tasks``. Raises what it raises, and ScheduleError E461 for a file that is not a queue."""
     waits_in = file if isinstance(file, MeasureQueue) else MeasureQueue(file)
     waiting = waits_in.tasks()
     callbacks = MeasureCallback.create(options.get("measure_callbacks", "default"))

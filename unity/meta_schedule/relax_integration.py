@@ -29,7 +29,7 @@ def extract_tasks(
     """The tasks of a module: its tensor programs after the graph passes, with the number of their calls; equal ones are one task.
 
     ``params``: constants of ``main`` by name; ``sizes``: those of symbols, by name. Programs with symbols whose sizes do not follow
-    are left out. Raises ScheduleError E428 for what is no size, or has no symbol.
+    are left out. Raises ScheduleError E428 for what is not a size, or has no symbol.
     """
     return extracted(with_params(mod, params), target, None, sizes).tasks
 

@@ -39,7 +39,7 @@ def tune_tir(
     it is not tuned).
     ``strategy``: a ``SearchStrategy`` or its name. ``sizes``: of symbols of shapes, by name, at which programs are timed; what is
     kept is for all sizes. Others: as in ``tune_tasks``, and what it raises. Raises ScheduleError E407 for a module without tensor
-    programs, E428 for what is no size, or has no symbol.
+    programs, E428 for what is not a size, or has no symbol.
     """
     programs = {MAIN: mod} if isinstance(mod, PrimFunc) else mod.prim_funcs()
     if not programs:

@@ -59,7 +59,7 @@ class _Operators:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise ArgumentError(
-            "E717", f"{self._prefix} is no operator", help="operators are below it: relax.op.nn.relu(x)"
+            "E717", f"{self._prefix} is not an operator", help="operators are below it: relax.op.nn.relu(x)"
         )
 
     def __dir__(self) -> list[str]:

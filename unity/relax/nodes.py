@@ -195,7 +195,7 @@ def _sequence(value: types.Expr) -> ir.SeqExpr:
 
 @makes(ir.If)
 def If(cond: types.Expr, true_branch: Any, false_branch: Any, span: Span | None = None) -> ir.If:
-    """A conditional value; a branch that is no sequence becomes one."""
+    """A conditional value; a branch that is not a sequence becomes one."""
     then_branch, else_branch = _sequence(to_expr(true_branch)), _sequence(to_expr(false_branch))
     return ir.If(cond, then_branch, else_branch, join_branches(then_branch, else_branch), span)
 

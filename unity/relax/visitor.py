@@ -72,7 +72,7 @@ def _named(table: Mapping[Any, str], node: Any, what: str) -> str:
     """The name of the method for a node. Raises PassError E740 for what is none of its kind."""
     name = table.get(_kind(node))
     if name is None:
-        raise PassError("E740", f"a {type(node).__name__} is no {what} of the graph level")
+        raise PassError("E740", f"a {type(node).__name__} is not one of the {what}s of the graph level")
     return name
 
 
@@ -211,7 +211,7 @@ def decorated(cls: _Class, base: type) -> _Class:
     """The class as it is: TVM's decorators are taken, not needed. Raises PassError E742 for a class over something else."""
     if not issubclass(cls, base):
         raise PassError(
-            "E742", f"{cls.__name__} is no {base.__name__}", help=f"class {cls.__name__}({base.__name__}): ..."
+            "E742", f"{cls.__name__} is not a {base.__name__}", help=f"class {cls.__name__}({base.__name__}): ..."
         )
     return cls
 

@@ -102,7 +102,7 @@ def dotted(node: s.Syntax) -> str | None:
 
 
 def script_path(text: str | None, names: Mapping[str, str]) -> str | None:
-    """``T.block`` of a dotted name as the file writes it; None when it is no name of script."""
+    """``T.block`` of a dotted name as the file writes it; None when it is not a name of script."""
     if text is None:
         return None
     root, dot, rest = text.partition(".")

@@ -16,7 +16,7 @@ Check = Callable[[Any], bool]
 def fits(hint: Any, exact: bool = True) -> Check | None:
     """A function that tests the annotated kind of a value (its items included); None if everything fits.
 
-    ``exact``: a bool is no int, an int no float; else what Python takes for a number is one, numpy's too, and a class that
+    ``exact``: a bool is not an int, nor an int a float; else what Python takes for a number is one, numpy's too, and a class that
     ``converts`` what it is given says itself what it refuses.
     """
     if hint is None:

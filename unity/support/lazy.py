@@ -1,7 +1,7 @@
 """Rooms and names that are loaded when something first needs them.
 
 A room on the left asks by a word for what stands on its right ("script"); ``LOADED`` is the whole list of words, and
-``docs/architecture.md`` tells why each is no import. A package with many names hands them on with `lazy_names`: a program pays for
+``docs/architecture.md`` says why none is an import. A package with many names hands them on with `lazy_names`: a program pays for
 what it uses. Invariant: nothing is loaded by importing this file.
 """
 

@@ -1,7 +1,7 @@
 """The report of a long build while it runs: a bar on a terminal, after two seconds. ``UNITY_PROGRESS`` turns it on or off.
 
 With `rich` a bar, without it one line. Here: showing. Not here: what the steps are (``vm/build.py``). Invariant: nothing is
-written where standard error is no terminal, unless the option asks for it, and what was written is wiped at the end.
+written where standard error is not a terminal, unless the option asks for it, and what was written is wiped at the end.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class GpuReport:
 
     @property
     def ok(self) -> bool:
-        """True when nothing was found wrong (traffic is no fault)."""
+        """True when nothing was found wrong (traffic is not a fault)."""
         return not self.findings
 
     def of_kind(self, kind: str) -> list[Finding]:
@@ -109,7 +109,7 @@ def check_gpu(
 ) -> GpuReport:
     """Run a GPU-shaped program on the processor with all its threads and report faults and traffic.
 
-    ``args`` are those of the function ``name`` ("main", or the only function that is no kernel): numpy arrays, tensors,
+    ``args`` are those of the function ``name`` ("main", or the only function that is not a kernel): numpy arrays, tensors,
     numbers. A tensor program writes into its arrays, as on the device. ``pipeline`` is run on the module first: ``GPU_PIPELINE``
     for a scheduled program that has no barriers yet. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the
     iterations of loops. ``traffic``: count what memory does; a run without takes less time.

@@ -81,7 +81,7 @@ def Broadcast(value: Any, lanes: int) -> Expr:
 def BufferLoad(buffer: Buffer, indices: Any) -> Expr:
     """An element of a buffer."""
     if not isinstance(buffer, Buffer):
-        raise TypeRuleError("E201", f"an element of {buffer!r}, which is no buffer")
+        raise TypeRuleError("E201", f"an element of {buffer!r}, which is not a buffer")
     return scalar.BufferLoad(buffer, tuple([te.to_scalar(i, "int64") for i in indices]), prim_type(buffer.dtype))
 
 

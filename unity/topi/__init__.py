@@ -2,7 +2,7 @@
 
 Every operator with a lowering is here under its own name (``R.nn.relu`` is ``topi.nn.relu``); nothing is written twice: a
 call is checked by the operator's type rule and computed by its lowering. Names of arguments are TVM's or the operator's. Where TVM
-has another order of arguments it holds (``orders.py``); names of its library that are no operator stand in ``_EXTRA``.
+has another order of arguments it holds (``orders.py``); names of its library that are not operators stand in ``_EXTRA``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions of TVM's topi that are no operator of ours: kinds of pooling and convolution by layout.
+"""Functions of TVM's topi that are not operators here: kinds of pooling and convolution by layout.
 
 Each is written with the functions of the operators. Not here: other orders of arguments (``orders.py``).
 """

@@ -74,7 +74,7 @@ def _refused(name: str, what: str, program: bc.Program, location: int) -> VMErro
 
 @dataclass(slots=True)
 class _Sizes:
-    """The calls of a function for some sizes: the addresses that the arguments last came from, ``others`` that are no tensors, the
+    """The calls of a function for some sizes: the addresses that the arguments last came from, ``others`` that are not tensors, the
     arguments that are ``copied``, and once there is a graph, the tensors that it reads, its assertions and its result."""
 
     addresses: list[int]

@@ -185,8 +185,8 @@ class _Kernels:
 def _generated(
     functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, backend: Backend, suffix: str = ""
 ) -> Callable[[], KernelCode]:
-    """Lower tensor programs and give them to the code generator. Where that cannot be done because a pass left what is no program,
-    a second run names the pass (E904), and E340 and others say what programs were none before it."""
+    """Lower tensor programs and give them to the code generator. Where a pass left an ill-formed program, a second run names the
+    pass (E904); what was ill-formed before is E340 or another."""
     try:
         with target:
             return backend.generate(lower_prim_funcs(functions, pipeline), target, suffix)

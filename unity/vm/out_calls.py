@@ -31,7 +31,7 @@ _CHECKS = ("check_tensor", "match_shape", "check_writable")
 
 @dataclass(slots=True, frozen=True)
 class OutPlan:
-    """The derived function's program; ``single``: the result is no tuple; ``direct[k]``: the parameter number (behind the
+    """The derived function's program; ``single``: the result is not a tuple; ``direct[k]``: the parameter number (behind the
     function's own) that result k is, None where it is copied."""
 
     program: bc.Program
@@ -210,10 +210,10 @@ class OutCall:
         return results[0] if plan.single else tuple(results)
 
     def _target(self, value: Any, label: str) -> Tensor:
-        """The memory of an output. Raises VMError E982, E609, E610 where it is no writable compact tensor."""
+        """The memory of an output. Raises VMError E982, E609, E610 where it is not a writable compact tensor."""
         found = _tensor(value)
         if found is None:
-            raise VMError("E982", f"{self.name}: {label} is no tensor but {type(value).__name__}",
+            raise VMError("E982", f"{self.name}: {label} is not a tensor but {type(value).__name__}",
                           help="give a numpy array, a unity.Tensor or a torch tensor")  # fmt: skip
         self._refuse(label, compact_fault(found.layout) or read_only_fault(found.layout))
         return found
@@ -221,7 +221,7 @@ class OutCall:
     def _fitting(self, value: Any, target: Tensor, label: str) -> Tensor:
         """A result that is copied into an output. Raises VMError E604 to E606, E983 where it cannot be."""
         if not isinstance(value, Tensor):
-            raise VMError("E983", f"{self.name}: the result for {label} is no tensor but {type(value).__name__}",
+            raise VMError("E983", f"{self.name}: the result for {label} is not a tensor but {type(value).__name__}",
                           help=f"give None for {label}")  # fmt: skip
         self._refuse(label, kind_fault(target.layout, target.dtype, value.dtype, len(value.shape)))
         if value.shape != target.shape:

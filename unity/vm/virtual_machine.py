@@ -254,7 +254,7 @@ class VirtualMachine:
     def invoke_closure(self, closure: Closure, *args: Any) -> Any:
         """Call a closure that the program returned."""
         if not callable(closure):
-            raise VMError("E636", f"a {type(closure).__name__} is no closure")
+            raise VMError("E636", f"a {type(closure).__name__} is not a closure")
         return to_value(closure(*args))
 
     def save_function(self, name: str, saved_name: str, *args: Any) -> None:

@@ -416,6 +416,6 @@ def test_wrong_names_and_results_of_rewriters_are_refused():
             wrong()
         assert caught.value.code == "E553"
     for made in (None, 3, "R.exp"):
-        with pytest.raises(PassError, match="no expression") as caught:
+        with pytest.raises(PassError, match="not an expression") as caught:
             rewrite_call(is_op("R.exp")(wildcard()), lambda value, found, made=made: made, fn)
         assert caught.value.code == "E553"

@@ -319,6 +319,6 @@ def test_buffers_and_keywords_as_arguments():
 )
 def test_pad_values_that_the_buffer_cannot_hold(dtype, value):
     sch = Schedule(module(ELEMENTWISE.replace("float32", dtype)))
-    with pytest.raises(ScheduleError, match=f"is no {dtype}"):
+    with pytest.raises(ScheduleError, match=f"is not of type {dtype}"):
         sch.transform_layout("B", "B", TILES, pad_value=value)
     sch.transform_layout("B", "B", TILES, pad_value=3.0)

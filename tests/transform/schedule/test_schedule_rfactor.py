@@ -161,7 +161,7 @@ def test_other_reducers_are_refused(value):
 
 def test_a_spatial_block_is_refused():
     sch = Schedule(module(MM_RELU))
-    with pytest.raises(ScheduleError, match="no reduction block"):
+    with pytest.raises(ScheduleError, match="not a reduction block"):
         sch.rfactor(sch.get_loops("D")[1], 0)
 
 

@@ -5,7 +5,7 @@ An entry says what its key was made of: ``UNITY_EXPLAIN=1`` tells of every look 
 Invariant: a read returns exactly the bytes that this user (or root) stored under the key, or nothing: entries are machine code, so
 nobody else's file is believed, nor one that others may write to. Files are written to a temporary name and renamed, so any number
 of processes may share a folder; a file that is damaged or was moved from another key is noticed by its checksum, removed, and
-rebuilt by the caller. A folder that cannot be read or written, or a full disk, is no error: the cache then never holds anything, as
+rebuilt by the caller. A folder that cannot be read or written, or a full disk, is not an error: the cache is then empty, as
 where caching is off. The folder's size stays below ``UNITY_CACHE_BYTES``, and the number of its files below ``MAX_FILES`` (what
 other processes add is counted at the next look): entries used longest ago go first.
 """
@@ -133,7 +133,7 @@ class ObjectCache:
         return found
 
     def store(self, key: Key, body: bytes) -> None:
-        """Keep bytes under a key, unless they alone are over the limit; a folder that cannot be written is no error."""
+        """Keep bytes under a key, unless they alone are over the limit; a folder that cannot be written is not an error."""
         if self.folder is None:
             return
         head = key.head()

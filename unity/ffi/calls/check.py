@@ -253,7 +253,7 @@ class _Call:
             for axis, dim in enumerate(arg.strides):
                 if array.strides[axis] % array.itemsize:
                     raise self.fail(
-                        "E609", arg, path, f"stride {array.strides[axis]} bytes is no whole number of elements"
+                        "E609", arg, path, f"stride {array.strides[axis]} bytes is not a whole number of elements"
                     )
                 if is_free(dim, self.values) or array.shape[axis] > 1:
                     self.match(arg, f"{path}.strides[{axis}]", dim, array.strides[axis] // array.itemsize)
@@ -330,7 +330,7 @@ class _Call:
             return 0
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             if not 0 <= value < 2**64:
-                raise self.fail("E613", arg, path, f"{value} is no address")
+                raise self.fail("E613", arg, path, f"{value} is not an address")
             return int(value)
         array = self.exact_array(arg, value, path)
         self.require(arg, path, compact_fault(array), COMPACT)

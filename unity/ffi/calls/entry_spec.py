@@ -151,7 +151,7 @@ def validate(spec: EntrySpec) -> None:
             if leaf.strides is not None and (leaf.shape is None or len(leaf.strides) != len(leaf.shape)):
                 raise FFIError("E711", f"{spec.name}: {leaf.name} has strides for another rank than its shape")
             if leaf.align & (leaf.align - 1):
-                raise FFIError("E711", f"{spec.name}: alignment {leaf.align} of {leaf.name} is no power of two")
+                raise FFIError("E711", f"{spec.name}: alignment {leaf.align} of {leaf.name} is not a power of two")
         elif isinstance(leaf, ScalarArg):
             dtype = DataType(leaf.dtype)
             plain = dtype.lanes == 1 and dtype.bits in (8, 16, 32, 64)

@@ -182,7 +182,7 @@ class EntryWriter(ObjectWriter):
         return number
 
     def unsigned(self, obj: str) -> str:
-        """The bits of an exact ``int`` as an unsigned number; that one from 2**63 on is no negative one, the checker says."""
+        """The bits of an exact ``int`` as an unsigned number; that one from 2**63 on is not a negative one, the checker says."""
         self.require(self.is_type(obj, "int"))
         status = self.emit(f"call i32 @unity_as_int(ptr {obj}, ptr %wide)")
         self.lines.append("  call void @PyErr_Clear()")

@@ -201,7 +201,7 @@ class Context:
         """Wait for the work of a stream of ``new_stream``, and destroy it. Memory that was allocated for it stays valid. Raises
         FFIError E703 for any other one: a driver may crash on a handle that is none, and whoever made it ends it."""
         if stream not in self.made:
-            raise FFIError("E703", f"{stream:#x} is no stream that create_raw_stream made for cuda:{self.index}")
+            raise FFIError("E703", f"{stream:#x} is not a stream that create_raw_stream made for cuda:{self.index}")
         with self.current("free_stream"):
             self.wait_for_memory(stream)
             self.driver.call("cuStreamSynchronize", stream)

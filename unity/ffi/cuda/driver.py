@@ -96,7 +96,7 @@ class Driver:
     """A CUDA driver: ``name``, and ``address(function)``, 0 for what it lacks. ``recycles``: may freed memory wait for its
     next use.
 
-    Calls go through ``call`` and ``get``, which raise DeviceError E735 to E739 for a status that is no success, and E738 in a
+    Calls go through ``call`` and ``get``, which raise DeviceError E735 to E739 for a status that is not success, and E738 in a
     process forked after the driver was started.
     """
 

@@ -35,7 +35,7 @@ def _computed(call: Call, kernel: Candidate) -> Call:
 
 
 def _switch(call: Call, kernels: tuple[Candidate, ...], symbol: Var) -> Function:
-    """A function of the call's operands that are no constants: by the size of the symbol one kernel or another."""
+    """A function of the call's operands that are not constants: by the size of the symbol one kernel or another."""
     params = {a: Var(f"x{k}", a.ty) for k, a in enumerate(call.args) if type(a) is not Constant}
     inner = replace(call, args=tuple([params.get(a, a) for a in call.args]))
 

@@ -41,7 +41,7 @@ def schedule_database(mod: IRModule, how: BuildOptions, passes: Pipeline | None)
     if isinstance(how.tune, Database):
         return how.tune
     if type(how.tune) is not int or how.tune < 1:
-        raise FrontendError("E989", f"tune={how.tune!r} is no number of trials", help="tune=128, or a Database")
+        raise FrontendError("E989", f"tune={how.tune!r} is not a number of trials", help="tune=128, or a Database")
     if how.pipeline is not None:
         raise FrontendError("E989", "tune= searches for the schedules of the default passes, and pipeline= has others",
                             help="leave one of them out")  # fmt: skip

@@ -95,7 +95,7 @@ def _prepared(mod: IRModule) -> IRModule:
 
 def _calibration(given: Calibration | Sequence[Any]) -> Calibration:
     if not isinstance(given, (Calibration, Iterable)):
-        raise FrontendError("E987", f"calibration={given!r} is no list of inputs", help="calibration=[(x1,), (x2,)]")
+        raise FrontendError("E987", f"calibration={given!r} is not a list of inputs", help="calibration=[(x1,), (x2,)]")
     return given if isinstance(given, Calibration) else Calibration(tuple(given))
 
 

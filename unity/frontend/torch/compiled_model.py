@@ -99,7 +99,7 @@ def compile_model(
 
 
 def _example(model: Any, inputs: Any, named: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The example call of a torch module. Raises FrontendError E013 without one, E962 for what is no tuple."""
+    """The example call of a torch module. Raises FrontendError E013 without one, E962 for what is not a tuple."""
     if inputs is None and named is None:
         raise FrontendError("E013", "a torch model is compiled for example inputs",
                             help="unity.compile(model, example_inputs=(x,))")  # fmt: skip

@@ -1,7 +1,7 @@
 """Bounds of symbols that the attributes of a graph function promise.
 
 ``tir_var_upper_bound={"n": 1024}``, ``tir_var_lower_bound={"n": 1}`` and ``tir_non_negative_var=["n"]`` are TVM's attributes;
-``range_constraints={"n": (1, 1024)}`` is what an importer notes, and checks by itself. Names that are no symbols of the
+``range_constraints={"n": (1, 1024)}`` is what an importer notes, and checks by itself. Names that are not symbols of the
 parameters say nothing: one dictionary serves every function of a module. ``plan_memory`` relies on the bounds; a call that
 exceeds one of TVM's attributes is an error (E749) in the interpreter and in the VM.
 """
@@ -51,7 +51,7 @@ def symbols_of(fn: Function) -> dict[str, Var]:
 
 
 def promised_bounds(fn: Function) -> dict[Var, Bounds]:
-    """Bounds of symbols by the attributes that TVM has. Raises VerifyError E748 for what is no bound."""
+    """Bounds of symbols by the attributes that TVM has. Raises VerifyError E748 for what is not a bound."""
     upper, lower = _numbers(fn, UPPER), _numbers(fn, LOWER)
     names = fn.attrs.get(NON_NEGATIVE, ())
     if not isinstance(names, (tuple, list)) or not all([isinstance(name, str) for name in names]):

@@ -103,7 +103,7 @@ def _report_fields(root: Node, report: Report) -> None:
                 )  # fmt: skip
         if type(node) is TensorType and not _shape_agrees(node):
             report.add(
-                "E330", f"field shape of TensorType at {_text(path)} is no shape of {node.ndim} dimensions", None
+                "E330", f"field shape of TensorType at {_text(path)} is not a shape of {node.ndim} dimensions", None
             )
         found: list[tuple[Node, tuple[Any, ...]]] = []
         for name, _ in node.walked:

@@ -65,7 +65,9 @@ class PrimVerifier:
             self._define_var(param)
         for param, buffer in fn.buffer_map.items():
             if param not in fn.params:
-                self.report.add("E340", f"buffer {buffer.name} belongs to {param.name}, which is no parameter", fn.span)
+                self.report.add(
+                    "E340", f"buffer {buffer.name} belongs to {param.name}, which is not a parameter", fn.span
+                )
             dtype = element_type(param.ty)
             if dtype is None or dtype.code != "handle":
                 self.report.add(

@@ -104,7 +104,7 @@ class ScalarVerifier:
         if dtype.is_float or dtype.lanes != 1:
             self.bad(expr, f"an integer constant cannot be {dtype.name}")
         elif dtype.is_bool and expr.value not in (0, 1):
-            self.bad(expr, f"{expr.value} is no bool")
+            self.bad(expr, f"{expr.value} is not a bool")
         elif dtype.is_integral:
             low = -(1 << (dtype.bits - 1)) if dtype.is_int and dtype.bits > 1 else 0
             high = (1 << (dtype.bits - (1 if dtype.is_int and dtype.bits > 1 else 0))) - 1
@@ -281,7 +281,7 @@ class ScalarVerifier:
         row = INTRINSICS.get(callee.name) if type(callee) is Op else None
         if row is None:
             name = getattr(callee, "name", type(callee).__name__)
-            self.report.add("E347", f"{name} is no intrinsic of tensor programs", expr.span)
+            self.report.add("E347", f"{name} is not an intrinsic of tensor programs", expr.span)
             return
         least, most = row.arity
         if len(expr.args) < least or (most >= 0 and len(expr.args) > most):
@@ -338,7 +338,7 @@ class ScalarVerifier:
             taken = element_type(expr.ty)
             given_back = fn.ret_ty.dtype if isinstance(fn.ret_ty, PrimType) else DataType("void")
             if given_back.code == "void" and not is_statement:
-                self.report.add("E337", f"{callee.name} returns nothing: a call of it is no value", expr.span)
+                self.report.add("E337", f"{callee.name} returns nothing: a call of it is not a value", expr.span)
             if given_back.code != "void" and taken is not given_back and (taken is None or taken.code != "void"):
                 self.report.add("E337", f"{callee.name} returns {given_back.name}, taken as {taken}", expr.span)
             for param, arg in zip(fn.params, expr.args):

@@ -35,7 +35,7 @@ def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[Veri
             with report.at(name):
                 if not is_function_name(name):
                     report.add("E349", f"no function can be called {name!r}: script has no way to write it", None,
-                               "take a Python name that is no keyword, and not I, R or T")  # fmt: skip
+                               "take a Python name that is not a keyword, and not I, R or T")  # fmt: skip
                 symbol = fn.attrs.get("global_symbol") if isinstance(fn, (Function, PrimFunc)) else None
                 if isinstance(symbol, str) and symbols.setdefault(symbol, name) != name:
                     report.add(

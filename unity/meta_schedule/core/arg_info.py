@@ -47,7 +47,7 @@ class ArgInfo(ABC):
                 return TensorInfo(dtype, tuple(shape))
             case ["SCALAR", str(dtype), int(value)]:
                 return ScalarInfo(dtype, value)
-        raise ScheduleError("E405", f"this is no argument of a tuning record: {data!r}")
+        raise ScheduleError("E405", f"this is not an argument of a tuning record: {data!r}")
 
     @staticmethod
     def from_prim_func(func: PrimFunc, sizes: Sizes | None = None) -> list[ArgInfo]:
@@ -107,7 +107,7 @@ def _argument(param: Var, buffer: Buffer | None, sizes: Sizes) -> ArgInfo:
     if buffer is None:
         value = sizes.get(param, sizes.get(name))
         if value is None or not (isinstance(param.ty, PrimType) and param.ty.dtype.is_integral):
-            raise ScheduleError("E428", f"{name} is no tensor, and no size that is known",
+            raise ScheduleError("E428", f"{name} is neither a tensor nor a known size",
                                 help=f'say for what it is tuned: sizes={{"{name}": 128}}')  # fmt: skip
         return ScalarInfo(param.ty.dtype.name, value)
     symbols = {var for extent in buffer.shape for var in free_vars(extent)}
@@ -124,7 +124,7 @@ def _argument(param: Var, buffer: Buffer | None, sizes: Sizes) -> ArgInfo:
 
 
 def check_sizes(sizes: Mapping[str, int], symbols: set[str]) -> None:
-    """Raise ScheduleError E428 for what is no size, and for names that are not among the symbols."""
+    """Raise ScheduleError E428 for what is not a size, and for names that are not among the symbols."""
     for name, size in sizes.items():
         if type(size) is not int or size < 1:
             raise ScheduleError("E428", f"the size of {name} must be a number from 1 up, got {size!r}")

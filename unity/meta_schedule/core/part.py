@@ -37,7 +37,7 @@ class Part(ABCMeta):
         return made
 
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
-        """The part with a name; what is no text as it is. Raises ScheduleError E401 for another name."""
+        """The part with a name; what is not text as it is. Raises ScheduleError E401 for another name."""
         if not isinstance(kind, str):
             return kind
         if kind not in cls.kinds:

@@ -128,7 +128,7 @@ class LinearModel(CostModel, names=("linear",)):
             finite = [np.isfinite(np.array(numbers)).all() for numbers in (found.rows, found.times)]
             need(all(finite), "a number is not finite")
         except (OSError, ValueError, RecursionError) as error:
-            raise ScheduleError("E461", f"{path} is no saved cost model: {error}") from error
+            raise ScheduleError("E461", f"{path} is not a saved cost model: {error}") from error
         self.rows += [np.array(row) for row in found.rows]
         self.times += found.times
         self.tasks += found.tasks

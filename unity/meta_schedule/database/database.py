@@ -182,7 +182,7 @@ def as_record_data(line: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ScheduleError("E461", f"a record is no JSON: {error}") from None
+        raise ScheduleError("E461", f"a record is not JSON: {error}") from None
 
 
 __all__ = ["Database", "as_record_data"]

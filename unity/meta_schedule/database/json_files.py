@@ -27,7 +27,7 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
     """Records in two files, read at the beginning and written line by line.
 
     ``modules``: the programs of files that TVM wrote, in order. ``module_equality``: as in
-    ``check_equality``. Raises ScheduleError E461 for lines that are no records, and where
+    ``check_equality``. Raises ScheduleError E461 for lines that are not records, and where
     there are no files unless ``allow_missing``.
     """
 
@@ -77,7 +77,7 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
                 case [int(number), data] if 0 <= number < len(known):
                     super().commit_tuning_record(TuningRecord.from_json(data, known[number]))
                 case _:
-                    raise ScheduleError("E461", f"{self.path_tuning_record} has a line that is no record")
+                    raise ScheduleError("E461", f"{self.path_tuning_record} has a line that is not a record")
 
     def commit_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> Workload:
         workload = super().commit_workload(mod, constants)
@@ -116,7 +116,7 @@ def _append(path: Path, data: object) -> None:
 
 @contextmanager
 def _using(path: Path) -> Iterator[None]:
-    """Turn what the system refuses, and bytes that are no text, into a ScheduleError E461."""
+    """Turn what the system refuses, and bytes that are not text, into a ScheduleError E461."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:

@@ -162,7 +162,7 @@ class TuningRecord:
         if isinstance(data, (list, tuple)) and len(data) == 4:
             data = dict(zip(("trace", "run_secs", "target", "args_info"), data))
         if not isinstance(data, dict) or "trace" not in data:
-            raise ScheduleError("E461", "this is no record of a tuning")
+            raise ScheduleError("E461", "this is not a record of a tuning")
         target, verdict = data.get("target"), data.get("verdict", TRIAL)
         if verdict not in (TRIAL, KEPT, DEFAULT):
             raise ScheduleError("E461", f"a record has the verdict {verdict!r}")
@@ -206,7 +206,7 @@ def _misfit(fn: PrimFunc, scheduled: PrimFunc, packed: dict[int, Packing]) -> st
         before, after = fn.buffer_map.get(old), scheduled.buffer_map.get(new)
         if before is None or after is None:
             if before is not after or index in packed or old.ty is not new.ty:
-                return f"parameter {index} is no tensor"
+                return f"parameter {index} is not a tensor"
             continue
         shape, other = [substitute(extent, symbols) for extent in before.shape], list(after.shape)
         if index in packed:

@@ -36,7 +36,7 @@ create index if not exists record_of on record (shash);
 
 @guarded_class
 class SQLiteDatabase(SQLiteFile, Database, names=("sqlite",)):
-    """Records in a file. Raises ScheduleError E461 for a file that is no database of records."""
+    """Records in a file. Raises ScheduleError E461 for a file that is not a database of records."""
 
     tables = TABLES
 

@@ -94,7 +94,7 @@ def unpacked(data: object) -> str:
     """The text of a row. Raises ScheduleError E461 for a row that holds none."""
     try:
         if not isinstance(data, bytes):
-            raise ValueError("it is no text")
+            raise ValueError("it is not text")
         reader = zlib.decompressobj()
         text = reader.decompress(data, MOST_BYTES)
         if reader.unconsumed_tail:
@@ -109,7 +109,7 @@ def as_json(data: object) -> Any:
     try:
         return json.loads(unpacked(data))
     except (ValueError, RecursionError) as error:
-        raise ScheduleError("E461", f"a row is no JSON: {error}") from None
+        raise ScheduleError("E461", f"a row is not JSON: {error}") from None
 
 
 __all__ = ["SQLiteFile", "as_json", "packed", "unpacked"]

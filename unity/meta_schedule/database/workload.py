@@ -51,7 +51,7 @@ class Workload:
         match data:
             case [str(), str(text), [*constants]] if all([type(n) is int for n in constants]):
                 return Workload(read_program(text), tuple(constants))
-        raise ScheduleError("E461", "this is no workload of a database of records")
+        raise ScheduleError("E461", "this is not a workload of a database of records")
 
 
 def workload_hash(fn: PrimFunc, constants: Collection[int] = ()) -> str:
@@ -72,7 +72,7 @@ def machine_features(target: Target, machine: Machine | None = None, threads: in
 
 
 def read_program(text: str) -> IRModule:
-    """The module of a script in a database, verified. Raises ScheduleError E461 for what is no module."""
+    """The module of a script in a database, verified. Raises ScheduleError E461 for what is not a module."""
     try:
         found = parse(text)
         if isinstance(found, PrimFunc):
@@ -83,7 +83,7 @@ def read_program(text: str) -> IRModule:
     except ScheduleError:
         raise
     except UnityError as error:
-        raise ScheduleError("E461", f"the script of a record is no program: {error.message}") from error
+        raise ScheduleError("E461", f"the script of a record is not a program: {error.message}") from error
     return found
 
 

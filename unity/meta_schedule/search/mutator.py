@@ -34,7 +34,7 @@ class Mutator(metaclass=Part):
 
     @classmethod
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
-        """The mutators of a kind of targets and how often each is tried; what is no text as it is."""
+        """The mutators of a kind of targets and how often each is tried; what is not text as it is."""
         return default_mutators() if is_for_processor(kind) is not None else Part.create(cls, kind, *args, **options)
 
 

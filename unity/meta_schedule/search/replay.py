@@ -36,7 +36,7 @@ class CandidateSampler:
         """Hashes of programs."""
         self.paths = Paths()
         self.refused = 0
-        """Draws that were no program: a step did not apply."""
+        """Draws that were not a program: a step did not apply."""
 
     def default(self) -> MeasureCandidate:
         """The default build."""
@@ -68,7 +68,7 @@ class CandidateSampler:
         return candidate
 
     def _finished(self, sch: Schedule) -> bool:
-        """Finish a schedule with steps of its own; False where it is no candidate."""
+        """Finish a schedule with steps of its own; False where it is not a candidate."""
         if self.postprocs:
             sch.enter_postproc()
         return all([one.apply(sch) for one in self.postprocs])

@@ -28,7 +28,7 @@ UNROLL = {"meta_schedule.unroll_explicit": 1, "meta_schedule.unroll_implicit": 0
 
 
 class Postproc(metaclass=Part):
-    """Finishes a schedule in place; False where it is no candidate."""
+    """Finishes a schedule in place; False where it is not a candidate."""
 
     what = "postprocessing step"
     initialize_with_tune_context, clone = take_task, copied
@@ -39,13 +39,13 @@ class Postproc(metaclass=Part):
 
     @classmethod
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
-        """The steps of a kind of targets, in order; what is no text as it is."""
+        """The steps of a kind of targets, in order; what is not text as it is."""
         found = is_for_processor(kind)
         return Part.create(cls, kind, *args, **options) if found is None else _of_target(found)
 
 
 class DisallowDynamicLoop(Postproc, names=("disallow-dynamic-loop",)):
-    """Refuses programs with a loop whose extent is no number."""
+    """Refuses programs with a loop whose extent is not a number."""
 
     def apply(self, sch: Schedule) -> bool:
         """True where every extent is one."""

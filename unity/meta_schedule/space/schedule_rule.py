@@ -42,7 +42,7 @@ class ScheduleRule(metaclass=Part):
 
     @classmethod
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
-        """The rules of a kind of targets, in order: TVM's of a processor, none of a device; what is no text as it is."""
+        """The rules of a kind of targets, in order: TVM's of a processor, none of a device; what is not text as it is."""
         found = is_for_processor(kind)
         return Part.create(cls, kind, *args, **options) if found is None else _of_processor() if found else []
 

@@ -41,7 +41,7 @@ LayoutRule = Callable[[Call, Forms], Converted]
 
 
 def rank_of(value: Expr) -> int:
-    """Axes of a tensor, -1 where they are not known (or it is no tensor)."""
+    """Axes of a tensor, -1 where they are not known (or it is not a tensor)."""
     return value.ty.ndim if isinstance(value.ty, TensorType) else -1
 
 

@@ -73,7 +73,7 @@ def number_array(value: Any) -> np.ndarray:
     if array.dtype.kind not in "bif" or (array.dtype.kind == "i" and not np.array_equal(result, array)):
         raise TypeRuleError(
             "E211",
-            "the values are no numbers of int32, float32 or bool",
+            "the values are not numbers of int32, float32 or bool",
             help='write the data type: R.const(value, "int64")',
         )
     return result
@@ -100,7 +100,7 @@ def to_expr(value: Any) -> Expr:
         return ShapeExpr(tuple(parts))
     raise TypeRuleError(
         "E210",
-        f"a value of type {type(value).__name__} is no expression",
+        f"a value of type {type(value).__name__} is not an expression",
         help="give an expression, a number or an array",
     )
 
@@ -262,7 +262,7 @@ class Builders:
         return found  # type: ignore[no-any-return]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Expr:
-        raise ArgumentError("E717", f"{self._path} is no operator", help="operators are below it: R.nn.relu(x)")
+        raise ArgumentError("E717", f"{self._path} is not an operator", help="operators are below it: R.nn.relu(x)")
 
 
 R = Builders("R")
@@ -307,7 +307,7 @@ def _adopt(info: OpInfo, value: Any, dtype: DataType) -> Expr:
     if dtype.is_integral and wrap_int(number, dtype) != number:
         raise TypeRuleError(
             "E211",
-            f"{info.name}: {number} is no {dtype.name} value",
+            f"{info.name}: {number} is not a {dtype.name} value",
             value.span,
             help="cast the tensor first: R.astype(x, ...)",
         )

@@ -41,7 +41,7 @@ def operands(call: Call, first: int = 0) -> list[TensorType]:
     for arg in call.args[first : first + 2]:
         dtype = types[0].dtype
         if type(arg) is FloatImm and dtype is not None and not dtype.is_float:
-            raise fail(call, "E211", f"{arg.value} is no {dtype.name}", 'cast first: R.astype(x, "float32")', arg)
+            raise fail(call, "E211", f"{arg.value} is not {dtype.name}", 'cast first: R.astype(x, "float32")', arg)
     return types
 
 

@@ -26,7 +26,7 @@ Labels = tuple[str, ...]
 def parse_subscripts(call: Call, ranks: list[int]) -> tuple[list[Labels], Labels]:
     """Labels of each operand's axes and of the result; the axes of ``...`` are named "0", "1", ... from the last one.
 
-    Raises E214 for text that is no einsum, or does not fit the ranks.
+    Raises E214 for text that is not an einsum, or does not fit the ranks.
     """
     text = attr(call, "subscripts")
     if not isinstance(text, str):

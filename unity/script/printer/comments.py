@@ -117,7 +117,7 @@ def _comments_of(source: Source) -> dict[int, str]:
         for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
             if token.type == tokenize.COMMENT:
                 found[source.first_line + token.start[0] - 1] = token.string
-    except (tokenize.TokenError, SyntaxError):  # what follows is no Python
+    except (tokenize.TokenError, SyntaxError):  # what follows is not Python
         pass
     return found
 

@@ -131,7 +131,7 @@ def ldmatrix(w: FunctionWriter, call: Call) -> None:
 def fragments(w: FunctionWriter, buffer: Buffer, count: int, span: Span | None) -> None:
     """Allocate the fragments of a buffer, each in registers of the lanes."""
     if count % (SIZE * SIZE):
-        raise CodegenError("E525", f"fragments of {buffer.name} are no matrices of {SIZE}x{SIZE}", span)
+        raise CodegenError("E525", f"fragments of {buffer.name} are not matrices of {SIZE}x{SIZE}", span)
     w.env[buffer.data] = w.slot("i32", 16, max(1, count // (SIZE * SIZE)) * FRAGMENT_WORDS)
 
 
@@ -140,7 +140,7 @@ def _fragment(w: FunctionWriter, call: Call, arg: int, number: int) -> tuple[str
     var = call.args[arg]
     buffer = w.buffers.get(var) if type(var) is Var else None
     if buffer is None or not buffer.scope.startswith("wmma."):
-        raise CodegenError("E526", f"argument {arg} of {call.op_name} is no buffer of fragments", call.span)
+        raise CodegenError("E526", f"argument {arg} of {call.op_name} is not a buffer of fragments", call.span)
     first = w.emit(f"mul nsw i64 {index(w, call.args[number])}, {FRAGMENT_WORDS}")
     return w.emit(f"getelementptr i32, ptr {w.value(var)}, i64 {first}"), buffer
 

@@ -39,7 +39,7 @@ def group_of(kind: str) -> int:
 
 @dataclass(slots=True, frozen=True)
 class Block:
-    """A block of ``rows`` x ``columns`` sums of a kind, in the first tile registers. Raises VerifyError E380 for one that is no
+    """A block of ``rows`` x ``columns`` sums of a kind, in the first tile registers. Raises VerifyError E380 for one that is not a
     whole number of tiles, or of more than there are."""
 
     rows: int
@@ -96,7 +96,7 @@ for i, j in T.grid({rows}, {columns}):
 
 def product(rows: int, columns: int, depth: int, kind: str, scope: str = "global") -> Pair:
     """``C[i, j] += sum of A[i, k] * B[k // group, j, k % group]``, C in memory or, by ``scope``, in tile registers. Raises
-    VerifyError E380 for a shape that is no whole number of tiles, or more than there are."""
+    VerifyError E380 for a shape that is not a whole number of tiles, or more than there are."""
     left, right, total, instruction = KINDS[kind]
     block, group, down, across = Block(rows, columns, kind), group_of(kind), rows // SIDE, columns // SIDE
     step = group * SIDE

@@ -1,7 +1,7 @@
 """Dot products: tensor intrinsics ``C[i] += sum of A[k] * B[i, k]`` whose sums stay in registers, read off their descriptions.
 
 Not here: the schedule around them (``transform/default_schedule/contraction_nest.py``). Invariant: an intrinsic of another form
-is no dot product.
+is not a dot product.
 """
 
 from __future__ import annotations

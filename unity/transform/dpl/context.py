@@ -1,6 +1,6 @@
 """``PatternContext``: patterns that use each other in any shape of graph, matched in a dataflow block together.
 
-Roots are the patterns that are no argument of another one. They are tried against the variables of the block in turn, and every
+Roots are the patterns that are not arguments of another one. They are tried against the variables of the block in turn, and every
 constraint is checked as soon as both of its ends are known. Invariant: two roots never match one variable.
 """
 
@@ -40,7 +40,7 @@ class PatternContext:
         self.constraints.append((producer, consumer, index, only_use))
 
     def roots(self) -> list[DFPattern]:
-        """Patterns that stand for bindings and are no argument of another pattern."""
+        """Patterns that stand for bindings and are not arguments of another pattern."""
         known = dict.fromkeys([p for edge in self.constraints for p in edge[:2]])
         arguments = {arg for p in known if isinstance(p, CallPattern) for arg in p.args}
         return [p for p in known if p not in arguments and not isinstance(p, PatternSeq)]

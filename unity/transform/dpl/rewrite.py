@@ -47,7 +47,7 @@ def rewrite_call(pattern: DFPattern, rewriter: Callable[[Expr, Matches], Expr], 
         found = pattern.extract_matched_expr(value, known)
         made = value if found is None else rewriter(value, found)
         if not isinstance(made, Expr):
-            raise PassError("E553", f"the rewriter returned {made!r} ({type(made).__name__}), which is no expression",
+            raise PassError("E553", f"the rewriter returned {made!r} ({type(made).__name__}), which is not an expression",
                             help="return the value itself where nothing changes")  # fmt: skip
         known[graph.var] = made
         return Replaced(made) if isinstance(made, Var) and made is not value else made

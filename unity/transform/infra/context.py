@@ -134,8 +134,8 @@ class PassContext:
     def run(self, step: Pass, mod: IRModule) -> IRModule:
         """Run the pass ``step`` on ``mod``, unless this context leaves it out.
 
-        An error that is not a UnityError becomes an InternalError E903 naming the pass. Raises PassError E690 if the result is no
-        module.
+        An error that is not a UnityError becomes an InternalError E903 naming the pass. Raises PassError E690 if the result is
+        not a module.
         """
         if not isinstance(mod, IRModule):
             raise PassError(

@@ -44,11 +44,11 @@ class Pass:
         return self
 
     def __call__(self, mod: IRModule) -> IRModule:
-        """Run on a module under the current PassContext. Raises PassError E690 for what is no module."""
+        """Run on a module under the current PassContext. Raises PassError E690 for what is not a module."""
         return PassContext.current().run(self, mod)
 
     def apply(self, mod: IRModule) -> IRModule:
-        """Run the pass on ``mod`` without instruments. Raises PassError E690 if its result is no module."""
+        """Run the pass on ``mod`` without instruments. Raises PassError E690 if its result is not a module."""
         context = PassContext.current() if self.contextual else None
         if self.level == "module":
             result: IRModule = self._checked(self.function(mod, context) if self.contextual else self.on(mod), IRModule)

@@ -210,8 +210,8 @@ class Primitives:
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
         """Fuse nested loops, each the only child of the one before, into one. Returns it.
 
-        Raises ScheduleError E421 for a bound or annotated loop; E423 if the loops are no chain, the extent of one uses another, or they
-        run in different ways (one parallel, one not).
+        Raises ScheduleError E421 for a bound or annotated loop; E423 if the loops are not a chain, the extent of one uses another, or
+        they run in different ways (one parallel, one not).
         """
 
     def loop_partition(
@@ -238,7 +238,7 @@ class Primitives:
     def reorder(self, *ordered_loops: LoopRV) -> None:
         """Put loops of one nest into the given order, outermost first; loops between them that are not named keep their places.
 
-        Raises ScheduleError E424 if the loops are no single chain or an extent would use a loop inside it, E413 if a block inside is
+        Raises ScheduleError E424 if the loops are not a single chain or an extent would use a loop inside it, E413 if a block inside is
         not bound affinely, E414 for iterators that are neither spatial nor reductions.
         """
 

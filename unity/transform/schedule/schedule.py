@@ -47,7 +47,7 @@ INSTEAD = {
     "unsafe_hide_buffer_access": "regions are declared with `T.reads` / `T.writes` in the program",
     "annotate_buffer_access": "regions are declared with `T.reads` / `T.writes` in the program",
 }
-"""Methods of TVM's ``Schedule`` that are no primitives here, and what to write instead."""
+"""Methods of TVM's ``Schedule`` that are not primitives here, and what to write instead."""
 
 CHECK_STATE, CHECK_RESULT = 1, 2
 """Bits of ``debug_mask``: verify index and module after every step (``UNITY_VERIFY=2`` asks for it too); run every step's before
@@ -117,7 +117,7 @@ class Schedule(Primitives):
         return self._func
 
     def work_on(self, func_name: str) -> None:
-        """Look up blocks in this function from now on. Raises ScheduleError E407 if it is no tensor program."""
+        """Look up blocks in this function from now on. Raises ScheduleError E407 if it is not a tensor program."""
         self.state.root(func_name)
         self._func = func_name
 
@@ -283,7 +283,7 @@ class Schedule(Primitives):
         if found is None:
             raise ScheduleError(
                 "E402",
-                f"{rv!r} is no block or loop of this schedule",
+                f"{rv!r} is not a block or loop of this schedule",
                 help="take it from get_block or get_loops of this schedule",
             )
         if found.node is None and not isinstance(found, Mark):

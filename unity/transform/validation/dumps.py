@@ -34,7 +34,7 @@ def main(folder: Path, files: Sequence[str] = (), kind: str = "plain") -> int:
         try:
             mod = parse(path.read_text(), name=path.name, scope=scope)
         except UnityError as error:  # what a wrong pass made
-            print(f"{path.name}  is no program: {error}")
+            print(f"{path.name}  is not a program: {error}")
             code = 1
             continue
         assert isinstance(mod, IRModule)

@@ -129,7 +129,7 @@ class _Interpreter(Interpreter):
 
 
 def estimated_steps(mod: IRModule, name: str, unknown: int = 4) -> int:
-    """About how many loop iterations a run takes; an extent that is no number counts ``unknown``, each function call once."""
+    """About how many loop iterations a run takes; an extent that is not a number counts ``unknown``, each function call once."""
     counts: dict[str, int] = {}
 
     def loops(stmt: Any) -> int:

@@ -2,7 +2,7 @@
 
 ``UNITY_CHECK=1``, or ``with PassContext(CheckInstrument()): ...``. Where results differ beyond rounding, the pass is named
 (PassError E555), the module is made smaller while it still shows the difference, and a file that shows it again is saved. A pass
-after which the module is no program at all is named too (InternalError E904).
+after which the module is not a program at all is named too (InternalError E904).
 Nothing is checked silently half: ``records`` says for every pass and function what was run and what was skipped and why.
 
 Not run: functions with effects (registered functions called through call_packed, printing), functions whose parameters a pass

@@ -42,7 +42,7 @@ def compile_call(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     if type(callee) is Op:
         lower = OPERATORS.get(callee.name)
         if lower is None:
-            raise VMError("E623", f"{fc.name}: {callee.name} is no operator of the VM", call.span,
+            raise VMError("E623", f"{fc.name}: {callee.name} is not an operator of the VM", call.span,
                           help="the pipeline should have lowered it to a tensor program; is a legalize pass missing?")  # fmt: skip
         return lower(fc, call, var)
     if type(callee) is GlobalVar:

@@ -56,7 +56,7 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
     first = _aligned(HEAD.size + ROW.size * len(sections))
     try:
         if target.exists() and not target.is_file():
-            raise ArtifactError("E801", f"cannot write {target}: it is no regular file, and would be replaced")
+            raise ArtifactError("E801", f"cannot write {target}: it is not a regular file, and would be replaced")
         with open(temporary, "w+b") as file:
             file.write(bytes(first))
             entries = [(name, *_write(file, data)) for name, data in sections.items()]
@@ -121,7 +121,7 @@ def open_sections(path: str | Path) -> dict[str, Section]:
         with open(target, "rb") as file:
             size = file.seek(0, 2)
             if size < HEAD.size:
-                raise ArtifactError("E802", f"{path} is no saved program: it has only {size} bytes")
+                raise ArtifactError("E802", f"{path} is not a saved program: it has only {size} bytes")
             memory = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     except OSError as error:
         raise ArtifactError("E801", f"cannot read {path}: {error.strerror}") from error
@@ -136,10 +136,10 @@ def read_sections(path: str | Path) -> dict[str, memoryview]:
 def split_sections(memory: memoryview, name: str) -> dict[str, Section]:
     """Sections of a file's content. Raises ArtifactError E802 (not ours, damaged), E803 (another version)."""
     if memory.nbytes < HEAD.size:
-        raise ArtifactError("E802", f"{name} is no saved program: it is too short")
+        raise ArtifactError("E802", f"{name} is not a saved program: it is too short")
     magic, version, count, digest = HEAD.unpack_from(memory)
     if magic != MAGIC:
-        raise ArtifactError("E802", f"{name} is no saved program: wrong magic number")
+        raise ArtifactError("E802", f"{name} is not a saved program: wrong magic number")
     if version != VERSION:
         raise ArtifactError("E803", f"{name} has format version {version}, this package reads version {VERSION}",
                             help="load it with the version of the package that wrote it, or compile again")  # fmt: skip

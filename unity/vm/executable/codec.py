@@ -63,7 +63,7 @@ def encode(program: bc.Program) -> bytes:
 
 
 def decode(data: bytes, constants: list[Tensor], costs: Costs | None = None) -> bc.Program:
-    """A program from JSON text, verified. Raises ArtifactError E805 for text that is no program."""
+    """A program from JSON text, verified. Raises ArtifactError E805 for text that is not a program."""
     try:
         file = SCHEMA.read(_File, json.loads(data))
         program = bc.Program(

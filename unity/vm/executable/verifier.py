@@ -152,7 +152,7 @@ class _Function:
                 f"{what}: only tensors have a dtype and a shape",
             )
             need(known.kind != "tensor" or known.dtype in DTYPE_INDEX, f"{what}: unknown dtype {known.dtype!r}")
-            need(known.kind != "storage" or index >= self.count, f"{what}: a parameter is no storage")
+            need(known.kind != "storage" or index >= self.count, f"{what}: a parameter is not a storage")
             for dim in known.dims:
                 _formula(dim, len(fn.slots), what)
                 for slot in symbols_of(dim):
@@ -241,14 +241,17 @@ class _Function:
         elif isinstance(arg, bc.Size):
             self.dim(arg.dim, state)
             known = arg.dtype in DTYPE_INDEX
-            need(known and (DataType(arg.dtype).is_integral or arg.dtype == "bool"), f"a size is no {arg.dtype!r}")
+            need(
+                known and (DataType(arg.dtype).is_integral or arg.dtype == "bool"),
+                f"a size is not of type {arg.dtype!r}",
+            )
         elif isinstance(arg, bc.Const):
             need(0 <= arg.index < len(self.program.constants), f"no constant {arg.index}")
         elif isinstance(arg, bc.Func):
             need(0 <= arg.index < len(self.program.table), f"no function {arg.index}")
-            need(self.program.table[arg.index].kind != "builtin", "an operation of the VM is no value")
+            need(self.program.table[arg.index].kind != "builtin", "an operation of the VM is not a value")
         else:
-            need(isinstance(arg, bc.Imm), "an order to store is no value")
+            need(isinstance(arg, bc.Imm), "an order to store is not a value")
 
     def register(self, arg: bc.Arg, state: _State) -> None:
         """A register that holds something."""
@@ -353,7 +356,7 @@ class _Function:
         for arg, param in zip(args, params):
             if not isinstance(param, BufferParam):
                 self.value(arg, state)
-                need(not isinstance(arg, (bc.Const, bc.Func)), f"{param.name} is no number")
+                need(not isinstance(arg, (bc.Const, bc.Func)), f"{param.name} is not a number")
                 need(param.dtype != "handle" or isinstance(arg, bc.Reg), f"{param.name} is a number, not an address")
                 shapes.append(())
                 continue

@@ -151,7 +151,7 @@ class _Frame:
             return bool(number) if arg.dtype == "bool" else number & 2**64 - 1 if arg.dtype == "uint64" else number
         if isinstance(arg, bc.Func):
             return self.owner.closure(arg.index, (), self.depth)
-        raise InternalError("E902", "an order to store is no value")
+        raise InternalError("E902", "an order to store is not a value")
 
     def call(self, instruction: bc.Call) -> Any:
         """A call; checks and closures are handled here, the rest by the owner."""

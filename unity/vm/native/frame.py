@@ -95,7 +95,7 @@ class Frame:
         ]
 
     def separate_slots(self) -> list[str]:
-        """The places of a function of one segment, each by itself, so that most of them are no memory at all."""
+        """The places of a function of one segment, each by itself, so that most of them are not memory at all."""
         fn = self.w.fn
         lines = ["  %at = alloca i64", "  %result = alloca ptr", "  %arena = alloca [4 x i64]"]
         lines += [f"  %slots = alloca [{self.w.slot_words} x i64]", "  %value = alloca ptr"]

@@ -262,7 +262,7 @@ class Callbacks:
         if code == 7:
             raise VMError("E615", f"a tensor computed at run time is too large (extent {first})")
         if code == 8:
-            raise VMError("E636", "a value that is no function was called")
+            raise VMError("E636", "a value that is not a function was called")
         if code == 10:
             raise VMError("E615", f"out of memory: {first} bytes of storage")
         raise InternalError("E904", f"native and Python checks disagree (code {code}, {first}, {second})")

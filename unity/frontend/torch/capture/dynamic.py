@@ -114,7 +114,7 @@ def without_dim_names(dynamic_shapes: Any) -> Any:
 def smallest_lower_bound(dynamic_shapes: Any) -> int:
     """The smallest lower bound of a range that is the user's own: 2 where a ``Dim`` says so, else 3.
 
-    torch.export assumes sizes of at least 2 by itself, which is no promise; nor is that of ``n + 1``.
+    torch.export assumes sizes of at least 2 by itself, which is not a promise; nor is that of ``n + 1``.
     """
     leaves = require("torch").utils._pytree.tree_leaves(dynamic_shapes)
     return 2 if any([getattr(leaf, "min", None) == 2 and not hasattr(leaf, "root") for leaf in leaves]) else 3

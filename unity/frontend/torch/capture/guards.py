@@ -1,7 +1,7 @@
 """The guards of torch.export, its assumptions about the sizes, as conditions of the IR. Not here: ranges of single sizes.
 
 A guard is Python text over inputs, ``L['x'].size()[0] % 2 == 0``: a branch of the model was decided by it. It is read, never run.
-Invariant: what torch assumes of every size by itself, that it is neither zero nor one, is no condition here.
+Invariant: what torch assumes of every size by itself, that it is neither zero nor one, is not a condition here.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Symbols:
     def define(self, value: Any, var: Expr) -> None:
         """Let an expression stand for a size that is one symbol. Raises Gap for others."""
         if not value.node.expr.is_Symbol:
-            raise Gap(f"the number {value} is no symbol")
+            raise Gap(f"the number {value} is not a symbol")
         self._known[str(value.node.expr)] = var
 
     def variables(self) -> list[Var]:

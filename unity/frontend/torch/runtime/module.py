@@ -186,7 +186,7 @@ class _NoGradient(torch.autograd.Function):  # type: ignore[misc]
 
 
 def without_gradients(source: Any, results: list[Any]) -> list[Any]:
-    """Results whose ``backward`` raises FrontendError E663; ``source`` requires a gradient. What is no tensor stays."""
+    """Results whose ``backward`` raises FrontendError E663; ``source`` requires a gradient. What is not a tensor stays."""
     indices = [k for k, value in enumerate(results) if isinstance(value, torch.Tensor) and not value.requires_grad]
     if indices:
         for index, value in zip(indices, _NoGradient.apply(source, tuple([results[k] for k in indices]))):

@@ -128,7 +128,7 @@ def _read_object(inner: list[Any], vouched: AllowedClasses) -> Template:
     result = tuple([read_value(part, vouched) for part in parts])
     if keys is None:
         if not issubclass(kind, (list, tuple)) or len(result) != len(getattr(kind, "_fields", result)):
-            raise Misfit(f"{name} is no sequence of {len(result)}")
+            raise Misfit(f"{name} is not a sequence of {len(result)}")
         return Template(kind, None, result)
     names = tuple(_hashable(found := [read_value(k, vouched) for k in keys], found))
     if len(names) != len(result) or issubclass(kind, (list, tuple, set, frozenset, *_PLAIN[:4])):
@@ -136,7 +136,7 @@ def _read_object(inner: list[Any], vouched: AllowedClasses) -> Template:
     if not issubclass(kind, dict) and not all(
         [type(n) is str and n.isidentifier() and not n.startswith("__") for n in names]
     ):
-        raise Misfit(f"attributes of {name} that are no names")
+        raise Misfit(f"attributes of {name} that are not names")
     return Template(kind, names, result)
 
 
@@ -197,7 +197,7 @@ def read_spec(data: Any, vouched: AllowedClasses) -> Any:
     if kind is defaultdict:
         factory, keys = _row(read_value(context, vouched), 2)
         if factory is not None and factory not in PLAIN.values():
-            raise Misfit("a defaultdict of what is no plain class")
+            raise Misfit("a defaultdict of what is not a plain class")
         return tree.TreeSpec(kind, [factory, _keys(keys, count)], children)
     if kind is deque:
         most = read_value(context, vouched)
@@ -208,7 +208,7 @@ def read_spec(data: Any, vouched: AllowedClasses) -> Any:
         _same(len(kind._fields), count)
         return tree.TreeSpec(namedtuple, kind, children)
     if kind in PLAIN.values():
-        raise Misfit(f"{name} is no container")
+        raise Misfit(f"{name} is not a container")
     if isinstance(context, dict) and set(context) == {"dumped"}:
         node = tree.SUPPORTED_SERIALIZED_TYPES.get(kind)
         if node is None or node.from_dumpable_context is None:
@@ -221,7 +221,7 @@ def read_spec(data: Any, vouched: AllowedClasses) -> Any:
         if kind not in tree.SUPPORTED_NODES:
             register_class(kind)
     elif kind not in tree.SUPPORTED_NODES:
-        raise Misfit(f"{name} is no object")
+        raise Misfit(f"{name} is not an object")
     return tree.TreeSpec(kind, found, children)
 
 

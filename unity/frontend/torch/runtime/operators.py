@@ -23,7 +23,7 @@ from .arguments import refuse_tensor
 
 PREFIX = "torch.ops."
 _FORBIDDEN = ("debugprims", "prim", "profiler", "inductor", "_c10d_functional", "c10d", "rpc", "symm_mem")
-"""Namespaces of operators that are no computation on tensors."""
+"""Namespaces of operators that do not compute on tensors."""
 _OUTSIDE = frozenset(("filename", "path", "file", "url", "uri", "group_name"))
 """Names of arguments by which operators reach files and other processes."""
 
@@ -60,13 +60,13 @@ def _operator(name: str) -> Any:
         target = None
     if not isinstance(target, torch._ops.OpOverload):
         raise VMError(
-            "E630", f"{name[:200]!r} is no operator of torch", help="an operator of your own is registered first"
+            "E630", f"{name[:200]!r} is not an operator of torch", help="an operator of your own is registered first"
         )
     schema = target._schema
     tensors = ["Tensor" in str(part.type) for part in (*schema.arguments, *schema.returns)]
     outside = any([a.name in _OUTSIDE for a in schema.arguments])
     if outside or target.namespace in _FORBIDDEN or not any(tensors):
-        raise VMError("E630", f"a program may not call the torch operator {name}: it is no computation")
+        raise VMError("E630", f"a program may not call the torch operator {name}: it is not a computation")
     return target
 
 
@@ -150,7 +150,7 @@ def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
     if kind == "torch":
         found = getattr(torch, inner)
         if not isinstance(found, (torch.dtype, torch.layout, torch.memory_format)):
-            raise TypeError(f"torch.{inner} is no value")
+            raise TypeError(f"torch.{inner} is not a value")
         return found
     if kind == "complex":
         return complex(*[float(v) for v in inner])

@@ -69,7 +69,7 @@ def _template(value: Any, leaves: list[Any], torch: Any, depth: int) -> Any:
         return LEAF
     kind = type(value)
     if depth > _MAX_DEPTH or isinstance(value, (torch.nn.Module, FunctionType, MethodType, ModuleType)):
-        raise FrontendError("E961", f"an input or result holds a {kind.__name__}, which is no data")
+        raise FrontendError("E961", f"an input or result holds a {kind.__name__}, which is not data")
     if kind.__module__ != "builtins":
         SEEN[class_name(kind)] = kind
     if isinstance(value, type):

@@ -47,7 +47,7 @@ def float_number(c: Context, node: Any, args: list[Any]) -> Expr:
 
 def read_number(c: Context, x: Expr) -> Expr:
     """The one number of an integer or bool tensor as a symbol, read when the program runs. Raises Gap."""
-    refuse(dtype_of(x) not in ("int64", "int32", "int16", "int8", "uint8", "bool"), "a number that is no integer")
+    refuse(dtype_of(x) not in ("int64", "int32", "int16", "int8", "uint8", "bool"), "a number that is not an integer")
     flag = isinstance(c.value, c.torch.SymBool)
     values = c.emit(op.reshape(c.cast(x, "int64"), (1,)))
     symbol = c.symbols.bind_flag(c.value) if flag else c.symbols.bind(c.value)

@@ -120,7 +120,7 @@ class GraphImporter:
         except Gap as gap:
             raise self._refused(node, str(gap)) from gap
         if not isinstance(node.target, c.torch._ops.OpOverload):
-            raise self._refused(node, "it is no operator but a function of functions")
+            raise self._refused(node, "it is not an operator but a function of functions")
         return self._operator(node)
 
     def _scalar(self, node: Any) -> Expr | None:

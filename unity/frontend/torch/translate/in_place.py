@@ -74,7 +74,7 @@ def refuse_other_kinds(program: Any) -> None:
 
 
 def _gives_new(target: Any) -> bool:
-    """True if the result of an operator is no part of an argument, and no argument written to."""
+    """True if the result of an operator is not part of an argument, and no argument written to."""
     schema = getattr(target, "_schema", None)
     if schema is None or schema.is_mutable or any([r.alias_info is not None for r in schema.returns]):
         return False

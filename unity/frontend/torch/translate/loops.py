@@ -63,10 +63,10 @@ class Parts:
         return self.value_of(list(given) if isinstance(given, (list, tuple)) else [given])  # type: ignore[no-any-return]
 
     def require_fitting(self, carried: Sequence[Any], found: Sequence[Any]) -> None:
-        """Raise Gap where a value carried is no tensor of the type torch has for it."""
+        """Raise Gap where a value carried is not a tensor of the type torch has for it."""
         for value, meta in zip(carried, found):
             if not isinstance(value, Expr) or isinstance(value.ty, PrimType):
-                raise Gap(f"it carries {value}, which is no tensor and no integer")
+                raise Gap(f"it carries {value}, which is neither a tensor nor an integer")
             wanted = value.ty if isinstance(meta, self.c.torch.SymInt) else self.c.type_of(meta)
             if is_subtype(value.ty, wanted) is not Answer.YES:
                 raise Gap(f"it carries a value of type {value.ty}, torch's result is {wanted}")

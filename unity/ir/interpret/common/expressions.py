@@ -112,7 +112,7 @@ class ExprCompiler:
         return make(self, expr)
 
     def foreign(self, name: str, call: Call) -> Closure:
-        """A call of a function that is no C function of mathematics."""
+        """A call of a function that is not a C function of mathematics."""
         raise self.undefined(f"no function {name!r} is known inside {self.location}", call)
 
     # ---- numbers or arrays

@@ -1,7 +1,7 @@
 """Statements to closures: ``closure(env)`` runs the lanes of an environment and gives those that go on, None when there are none.
 
 Lanes leave by break, continue and return; loops and conditions run while any lane needs them, the others wait. A condition that
-is no array holds for all lanes or for none: so a program of one thread runs, and what all threads agree on.
+is not an array holds for all lanes or for none: so a program of one thread runs, and what all threads agree on.
 """
 
 from __future__ import annotations

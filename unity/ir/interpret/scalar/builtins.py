@@ -160,7 +160,7 @@ def _alloc_storage(ev: Any, call: Call, env: dict[Any, Any]) -> Pointer:
 def _alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
     storage, offset, shape, dtype = [ev.visit(a, env) for a in call.args[:4]]
     if not isinstance(storage, Pointer):
-        raise InterpreterError("E319", "a tensor is placed in something that is no storage", call.span)
+        raise InterpreterError("E319", "a tensor is placed in something that is not a storage", call.span)
     kind = DataType(dtype)
     if not storage.memory.alive:
         raise InterpreterError("E319", "a tensor is placed in a storage that was freed", call.span)

@@ -71,7 +71,7 @@ class ExprCompiler(SharedCompiler):
         def value(env: Env) -> Any:
             result = call(env)
             if result is None:
-                raise InterpreterError("E318", f"{callee.name} returns nothing: a call of it is no value", expr.span)
+                raise InterpreterError("E318", f"{callee.name} returns nothing: a call of it is not a value", expr.span)
             return result
 
         return value

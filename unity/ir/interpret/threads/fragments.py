@@ -34,7 +34,7 @@ def fragment_of(expr: Any, span: Span | None) -> tuple[Var, DataType, str]:
     if not isinstance(expr, Var) or not isinstance(ty, PointerType) or dtype is None:
         raise InterpreterError("E372", "a fragment must be given as the data of its buffer", span)
     if ty.scope not in ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator"):
-        raise InterpreterError("E372", f"{expr.name} is no fragment: its scope is {ty.scope!r}", span)
+        raise InterpreterError("E372", f"{expr.name} is not a fragment: its scope is {ty.scope!r}", span)
     return expr, dtype.element, ty.scope
 
 

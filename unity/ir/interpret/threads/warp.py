@@ -174,7 +174,7 @@ def _groups(wave: Any, axes: list[Var]) -> tuple[np.ndarray, np.ndarray]:
         kind, _, letter = tag.partition(".")
         if kind != "threadIdx":
             raise InterpreterError(
-                "E372", f"T.tvm_thread_allreduce over {axis.name}, which is no axis of threadIdx", axis.span
+                "E372", f"T.tvm_thread_allreduce over {axis.name}, which is not an axis of threadIdx", axis.span
             )
         index = "xyz".index(letter)
         extents = batch.geometry.threads

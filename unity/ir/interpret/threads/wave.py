@@ -125,12 +125,10 @@ class Wave:
             self.log.add(("bounds", site.number), found, lanes.size)
 
     def misaligned(self, site: Site, array: Array, lanes: np.ndarray, width: int) -> None:
-        """An address that is no multiple of the access in some lanes."""
+        """An address that is not a multiple of the access in some lanes."""
         if not self.log.known(("alignment", site.number), lanes.size):
             who = self.thread(int(lanes[0]))
-            text = (
-                f"{site.kind} of {width} bytes of {array.name} at an address that is no multiple of {width}, by {who}"
-            )
+            text = f"{site.kind} of {width} bytes of {array.name} at an address that is not a multiple of {width}, by {who}"
             found = Finding("E366", "alignment", text, site.span, buffer=array.name, threads=(who,))
             self.log.add(("alignment", site.number), found, lanes.size)
 

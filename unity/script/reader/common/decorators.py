@@ -81,7 +81,7 @@ def _options(r: Reading, path: str, call: s.Call | None) -> dict[str, bool]:
 
 
 def macro_of(r: Reading, node: s.FunctionDef) -> Macro | None:
-    """The macro that a definition makes, None when it is no macro."""
+    """The macro that a definition makes, None when it is not a macro."""
     found = decorator_of(r, node, MACROS)
     if found is None:
         return None

@@ -75,7 +75,7 @@ def fold_math(r: Reading, path: str, args: list[Any], node: s.Syntax) -> Any:
 
 
 def computed(r: Reading, name: str, fold: Callable[..., Any], args: list[Any], node: s.Syntax) -> Any:
-    """The result of a Python function of plain numbers. Raises ScriptError E106, E113 where that is no number."""
+    """The result of a Python function of plain numbers. Raises ScriptError E106, E113 where that is not a number."""
     try:
         result = fold(*args)
     except OverflowError:

@@ -34,7 +34,7 @@ class Text:
     outside: Scope
     errors: list[ScriptError] = field(default_factory=list)
     lost: frozenset[str] = frozenset()
-    """Names on the lines that could not be read: what is missing because of them is no second error."""
+    """Names on the lines that could not be read: what is missing because of them is not a second error."""
     vdevices: list[Any] = field(default_factory=list)
     """The virtual devices of the module, in the order that ``"vdevice:1"`` counts."""
 
@@ -69,7 +69,7 @@ class Level:
     unknown: Callable[[Reading, s.Name], Any]
     """A name without a value."""
     binary: Callable[[Reading, str, Any, Any, s.Syntax], Any]
-    """``left op right`` where a side is no plain number."""
+    """``left op right`` where a side is not a plain number."""
     unary: Callable[[Reading, str, Any, s.Syntax], Any]
     conditional: Callable[[Reading, Any, s.IfExp], Any]
     """``a if condition else b`` where running decides."""

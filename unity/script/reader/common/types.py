@@ -150,7 +150,7 @@ def _prim(r: Reading, bound: dict[str, Any], node: s.Syntax) -> Type:
 def _ndim(r: Reading, bound: dict[str, Any], node: s.Syntax) -> int:
     ndim = as_integer(r, bound.get("ndim", -1), node)
     if not -1 <= ndim <= _MAX_NDIM:
-        raise r.error("E113", f"ndim={ndim} is no number of dimensions", node, "ndim=-1 means it is not known")
+        raise r.error("E113", f"ndim={ndim} is not a number of dimensions", node, "ndim=-1 means it is not known")
     return ndim
 
 

@@ -88,7 +88,7 @@ def _remap(r: ProgramReading, path: str, node: s.Call, kinds: Any, bindings: Any
     for place, (letter, value) in enumerate(zip(letters, bindings)):
         kind = AXIS_LETTERS.get(letter)
         if kind is None:
-            raise r.error("E113", f"{letter!r} is no kind of axis", node, f"one of: {', '.join(AXIS_LETTERS)}")
+            raise r.error("E113", f"{letter!r} is not a kind of axis", node, f"one of: {', '.join(AXIS_LETTERS)}")
         loop = r.loops.get(value) if isinstance(value, Var) else None
         if loop is None:
             raise r.error("E113", "T.axis.remap takes loop variables", node, "write T.axis.spatial(extent, value)")

@@ -61,10 +61,10 @@ _REFUSED: dict[str, str] = {
     "T.store": "a raw store through a pointer; declare a buffer with T.decl_buffer and assign to it",
     "T.load": "a raw load through a pointer; declare a buffer with T.decl_buffer and read it",
     "T.preflattened_buffer": "a flat view of a parameter; give the parameter its shape and use T.decl_buffer(data=A.data)",
-    "T.tvm_stack_make_array": "calling conventions are no part of a program; give buffers to T.call_packed as they are",
-    "T.tvm_stack_make_shape": "calling conventions are no part of a program; give buffers to T.call_packed as they are",
-    "T.tvm_struct_get": "calling conventions are no part of a program; take the program from before it was lowered",
-    "T.tvm_struct_set": "calling conventions are no part of a program; take the program from before it was lowered",
+    "T.tvm_stack_make_array": "calling conventions are not part of a program; give buffers to T.call_packed as they are",
+    "T.tvm_stack_make_shape": "calling conventions are not part of a program; give buffers to T.call_packed as they are",
+    "T.tvm_struct_get": "calling conventions are not part of a program; take the program from before it was lowered",
+    "T.tvm_struct_set": "calling conventions are not part of a program; take the program from before it was lowered",
 }
 
 

@@ -298,7 +298,7 @@ class EmulatedDriver:
     # ---- streams and events
 
     def _use(self, stream: int | None) -> None:
-        """Raises Refused for what is no stream: 0, 1 and 2 are the default ones."""
+        """Raises Refused for what is not a stream: 0, 1 and 2 are the default ones."""
         if stream is not None and stream > 2:
             self._streams[stream]
 

@@ -143,13 +143,13 @@ class Access:
         raise self._fault(batch, text, self._lane(batch, ix, row, address))
 
     def misaligned(self, batch: Batch, ix: Index, address: np.ndarray) -> None:
-        """End the launch: an address is no multiple of the width."""
+        """End the launch: an address is not a multiple of the width."""
         row = int(((address & self.low) != 0).argmax())
-        text = f"{self.kind} of {self.width} bytes at {int(address[row]) & (1 << 64) - 1:#x}, which is no multiple of {self.width}"
+        text = f"{self.kind} of {self.width} bytes at {int(address[row]) & (1 << 64) - 1:#x}, not a multiple of {self.width}"
         raise Fault(MISALIGNED, self._finding(batch, "alignment", text, self._lane(batch, ix, row, address)))
 
     def within(self, batch: Batch, ix: Index, address: np.ndarray, limit: int, of: str) -> None:
-        """End the launch where an address is no multiple of the width, or lies beyond so many bytes ``of`` something."""
+        """End the launch where an address is not a multiple of the width, or lies beyond so many bytes ``of`` something."""
         if np.bitwise_or.reduce(address) & self.low:
             self.misaligned(batch, ix, address)
         if address.min() < 0 or address.max() + self.width > limit:

@@ -92,7 +92,7 @@ class Reading:
             if operand.name == "WARP_SZ":
                 return constant(number(Number(32), type_))
             return constant(number(Number(self.address_of(operand)[1]), type_))
-        raise self.refuse("an operand that is no value")
+        raise self.refuse("an operand that is not a value")
 
     def _register(self, operand: Register, type_: Type) -> Get:
         slot, kind = self.linked.slots + operand.slot, type_.numpy
@@ -109,7 +109,7 @@ class Reading:
 
             return predicate
         if type_.kind == "p" or operand.type.bytes < type_.bytes:
-            raise self.refuse(f"{operand.name} is no {type_.name}")
+            raise self.refuse(f"{operand.name} is not of type {type_.name}")
         if operand.type.bytes == type_.bytes:
 
             def whole(batch: Batch, ix: Index) -> np.ndarray:
@@ -150,7 +150,7 @@ class Reading:
         if isinstance(operand, Sink):
             return lambda batch, ix, values: None
         if not isinstance(operand, Register):
-            raise self.refuse("a destination that is no register")
+            raise self.refuse("a destination that is not a register")
         slot = self.linked.slots + operand.slot
         if (operand.type.kind == "p") != (type_.kind == "p") or operand.type.bytes < type_.bytes:
             raise self.refuse(f"{operand.name} takes no {type_.name}")
@@ -189,7 +189,7 @@ class Reading:
         """An address operand."""
         operand = self.operands[index] if isinstance(index, int) else index
         if not isinstance(operand, Memory):
-            raise self.refuse("an operand that is no address")
+            raise self.refuse("an operand that is not an address")
         return operand
 
     def address(self, index: int | Operand) -> Get:

@@ -131,7 +131,7 @@ class DeviceMemory:
         """The reason why an access of ``size`` bytes at an address is wrong: where it lies beside what there is."""
         offset = address - self.base
         if not 0 <= offset < self.size:
-            return "it is no address of this device" if address else "it is the null address"
+            return "it is not an address of this device" if address else "it is the null address"
         at = bisect_right(self.starts, offset) - 1
         if at >= 0:
             one = self.live[at]

@@ -124,7 +124,7 @@ class Reader(Tokens):
         if word == "_":
             return Sink()
         if kind != "word":
-            raise refused(f"{word!r} is no operand", self.span(first))
+            raise refused(f"{word!r} is not an operand", self.span(first))
         if word in registers:
             return registers[word]
         if word[0] == "%":
@@ -275,7 +275,7 @@ class BodyReader:
         if reader.accept("@"):
             found = reader.operand(self.registers)
             if not isinstance(found, Register):
-                raise refused("a guard that is no predicate register", reader.span(first))
+                raise refused("a guard that is not a predicate register", reader.span(first))
             guard = found
         opcode, *modifiers = reader.take().split(".")
         operands: list[Operand] = []
@@ -360,7 +360,7 @@ def _function(reader: Reader, entry: bool) -> Function:
 
 
 def read_module(text: str, name: str = "ptx") -> Module:
-    """The module of a PTX text. Raises InterpreterError E391 for what is no PTX, or PTX of a kind that is not read."""
+    """The module of a PTX text. Raises InterpreterError E391 for what is not PTX, or PTX of a kind that is not read."""
     reader = Reader(Source(name, text))
     if not reader.accept(".version"):
         raise refused("the text does not begin with .version", reader.span(0))

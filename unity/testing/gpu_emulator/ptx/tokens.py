@@ -19,7 +19,7 @@ TOKEN = re.compile(
 
 
 def refused(message: str, span: Span | None = None) -> InterpreterError:
-    """The error of text that is no PTX of the kinds that are read."""
+    """The error of text that is not PTX of the kinds that are read."""
     return InterpreterError("E391", message, span)
 
 
@@ -36,7 +36,7 @@ class Tokens:
         while position < len(text):
             found = TOKEN.match(text, position)
             if found is None:
-                raise refused(f"{text[position]!r} is no PTX", Span(source, position, position + 1))
+                raise refused(f"{text[position]!r} is not PTX", Span(source, position, position + 1))
             if found.lastgroup != "skip":
                 self.kinds.append(str(found.lastgroup))
                 self.words.append(found[0])

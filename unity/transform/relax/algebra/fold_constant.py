@@ -32,7 +32,7 @@ CREATED_BYTES = 1 << 16
 
 
 def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
-    """The tensors of a constant operand, or its number; None if it is no constant or was discarded."""
+    """The tensors of a constant operand, or its number; None if it is not a constant or was discarded."""
     if isinstance(value, Var):
         value = known.get(value, value)
     if type(value) is Constant:

@@ -117,7 +117,7 @@ class KernelMerger:
             raise self._error("something else than calls of tensor programs")
         callee = self.mod[value.args[0].name]
         if type(callee) is not PrimFunc:
-            raise self._error(f"a call of {value.args[0].name}, which is no tensor program")
+            raise self._error(f"a call of {value.args[0].name}, which is not a tensor program")
         made = self._output_of(var, result, outputs)
         several = isinstance(var.ty, TupleType)
         if made is None:
@@ -153,7 +153,7 @@ class KernelMerger:
                 mapping[param] = value
                 continue
             if not isinstance(value, Buffer):
-                raise self._error("an argument that is no tensor of its own")
+                raise self._error("an argument that is not a tensor of its own")
             mapping[param] = mapping[formal.data] = value.data
             mapping[formal] = value
             for x, y in zip(formal.shape, value.shape, strict=True):

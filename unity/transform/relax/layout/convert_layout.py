@@ -326,7 +326,7 @@ def convert_layout(
     """Compute convolutions with channels last, and what stands between them.
 
     Gives weights as ``R.permute_dims`` of constants; ``fold_constant`` computes them. Types of variables stay.
-    ``only_constants``: leave convolutions whose weight is no constant; ``always``: do not weigh the transpositions; ``lanes``:
+    ``only_constants``: leave convolutions whose weight is not a constant; ``always``: do not weigh the transpositions; ``lanes``:
     output channels from which on a convolution follows (0: a vector of this machine); ``keep``: convolutions that stay, by
     ``call_text``.
 

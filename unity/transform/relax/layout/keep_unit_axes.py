@@ -96,7 +96,7 @@ def _flat_of(value: Call, flat: dict[Var, _Flat], changed: set[Var]) -> _Flat | 
 
 
 def _rank(value: Expr) -> int:
-    """Axes of a tensor, three where they are not known; none of what is no tensor."""
+    """Axes of a tensor, three where they are not known; none of what is not a tensor."""
     if not isinstance(value.ty, TensorType):
         return 0
     return value.ty.ndim if value.ty.ndim >= 0 else 3

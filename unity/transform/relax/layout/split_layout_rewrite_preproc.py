@@ -4,7 +4,7 @@ Rewrite, for a program whose block with the annotation ``meta_schedule.layout_re
 in another layout: ``y = R.call_dps(mm, (x, w), ty)`` -> ``p = R.call_dps(mm_weight_prepack, (w,), type of the memory)``,
 ``y = R.call_dps(mm_prepacked, (x, p), ty)``. Behind it ``lift_transform_params`` moves the first call out of the model. A schedule
 makes such a program by ``cache_read``, ``transform_layout`` and ``annotate``. Programs stay whole where the weight is read
-elsewhere too, or where the memory has sizes that are no numbers.
+elsewhere too, or where the memory has sizes that are not numbers.
 """
 
 from __future__ import annotations

@@ -45,12 +45,12 @@ CONVOLUTION = R.nn.conv2d.name
 def refused(call: Call) -> str:
     """The reason why a convolution is not computed so; "" if it can be."""
     if call.op_name != CONVOLUTION:
-        return "it is no convolution of images"
+        return "it is not a convolution of images"
     weight, shape, out = call.args[1], dims(call.args[0].ty), dims(call.ty)
     if {dtype_of_tensor(v) for v in (*call.args, call)} != {"float32"}:
         return "it is not float32"
     if type(weight) is not Constant:
-        return "its weight is no constant"
+        return "its weight is not a constant"
     data, kernel = call.attrs.get("data_layout"), call.attrs.get("kernel_layout")
     if data not in ("NCHW", "NHWC") or kernel != "HWIO" or (call.attrs.get("out_layout") or data) != "NHWC":
         return "its channels are not last"

@@ -105,7 +105,7 @@ def reachable(mod: IRModule, entries: Sequence[str] = ()) -> set[str]:
 
 
 def require_functions(mod: IRModule, names: Sequence[str]) -> None:
-    """Raise PassError E744 for a name that is no function of the module."""
+    """Raise PassError E744 for a name that is not a function of the module."""
     for name in names:
         if name not in mod:
             raise PassError("E744", f"the module has no function {name!r}", help=f"it has: {', '.join(mod.functions)}")

@@ -36,7 +36,7 @@ def _find(fn: Function, key: Any) -> Var:
     found = [p for p in fn.params if p is key or p.name == key]
     if len(found) != 1:
         known = ", ".join([p.name for p in fn.params])
-        how = "names several parameters" if found else "is no parameter"
+        how = "names several parameters" if found else "is not a parameter"
         raise PassError("E557", f"{key!r} {how}", help=f"the parameters are: {known}")
     return found[0]
 

@@ -26,7 +26,7 @@ _INT64 = prim_type("int64")
 
 
 def _inputs(fn: Function) -> int | None:
-    """The number of parameters that are no weights; None if the function does not say."""
+    """The number of parameters that are not weights; None if the function does not say."""
     count = fn.attrs.get("num_input")
     return count if isinstance(count, int) and count <= len(fn.params) else None
 

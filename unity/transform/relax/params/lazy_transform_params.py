@@ -30,7 +30,7 @@ from .lazy_params import with_loads, with_stores
 
 
 def _inputs(fn: Function) -> int:
-    """The number of parameters that are no weights."""
+    """The number of parameters that are not weights."""
     count = fn.attrs.get("num_input", 0)
     return count if isinstance(count, int) else 0
 

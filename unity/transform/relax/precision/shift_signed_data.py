@@ -1,7 +1,7 @@
 """Products and convolutions of int8 by int8 as those of unsigned by signed bytes, where the processor multiplies these alone.
 
 Rewrite: ``y = R.matmul(x, w, out_dtype="int32")`` -> ``u = x + 128`` (uint8: the sign bit turned over),
-``y = R.matmul(u, w, out_dtype="int32") - 128 * colsum(w)``. Exact: int32 wraps around the same way. Weights that are no constants
+``y = R.matmul(u, w, out_dtype="int32") - 128 * colsum(w)``. Exact: int32 wraps around the same way. Weights that are not constants
 are summed at each call, which the rows of the data must pay for.
 """
 
@@ -26,7 +26,7 @@ from .integer_sums import FEATURES, Site, dtype_of_tensor, number, site_of, summ
 UNSIGNED, SIGNED = "dot_16x4_vnni_local", "amx_s8s8s32"
 """Tensor intrinsics of unsigned by signed bytes, and of signed ones."""
 ROWS = 32
-"""Rows of data that pay for summing weights that are no constants."""
+"""Rows of data that pay for summing weights that are not constants."""
 
 
 def _rows(site: Site) -> int:

@@ -83,7 +83,7 @@ class _Narrowing:
         return self.visible.home.get(rewriter.var) if rewriter.var is not None else None
 
     def to_narrow(self, value: Expr, rewriter: GraphRewriter, force: bool) -> Expr | None:
-        """An operand in 16 bits: itself where it is no float32 tensor, None where it would have to be converted first."""
+        """An operand in 16 bits: itself where it is not a float32 tensor, None where it would have to be converted first."""
         if type(value) is Tuple:
             fields = [self.to_narrow(f, rewriter, force) for f in value.fields]
             return (

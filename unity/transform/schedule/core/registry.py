@@ -2,7 +2,7 @@
 row.
 
 ``@primitive(...)`` reads the row off the function: its name, parameters (annotated BlockRef, LoopRef, ItemRef, or plain
-types), defaults and docstring. The first parameter is the state; it is no argument of the method.
+types), defaults and docstring. The first parameter is the state; it is not an argument of the method.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _checked(name: str, desc: PrimFunc, impl: PrimFunc) -> TensorIntrin:
         verify(IRModule({"main": func}, {}, {}))
         scalars = [p.name for p in func.params if p not in func.buffer_map]
         if scalars:
-            raise VerifyError("E382", f"{name}: parameter {scalars[0]} of the {what} is no buffer", func.span)
+            raise VerifyError("E382", f"{name}: parameter {scalars[0]} of the {what} is not a buffer", func.span)
         if _root(func.body) is None:
             raise VerifyError(
                 "E383", f"{name}: the {what} is not one block", func.span,

@@ -153,7 +153,7 @@ def require_complete(state: ScheduleState, block: Sref) -> None:
     """Refuse E411 unless the block is complete."""
     reason = why_not_complete(state, block)
     if reason is not None:
-        refuse("E411", f"{block.name} is no complete block: {reason}", "complete block", block,
+        refuse("E411", f"{block.name} is not a complete block: {reason}", "complete block", block,
                "take this step before decompose_reduction, or on a block that alone writes its buffer")  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def require_reduction(state: ScheduleState, block: Sref) -> None:
     if reason is not None:
         found = conflict_with_example(state, block)
         refuse(
-            "E412", f"{block.name} is no reduction block: {reason}", "reduction block", block,
+            "E412", f"{block.name} is not a reduction block: {reason}", "reduction block", block,
             clash=found,
             nearest="take this step before decompose_reduction; declare what repeats as T.axis.reduce, with T.init()",
         )  # fmt: skip

@@ -2,7 +2,7 @@
 and predicates).
 
 Most primitives reason about loops and regions alone. Invariant: a block for which ``why_irregular`` is None runs for every
-iteration of its loops that its predicate lets through, and what decides that is no data.
+iteration of its loops that its predicate lets through, and what decides that is not data.
 """
 
 from __future__ import annotations

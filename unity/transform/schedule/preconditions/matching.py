@@ -233,7 +233,7 @@ class Matcher:
                 raise Mismatch(f"the description has {formal.name} where the program has {actual.name}", t)
             return
         if formal not in self.formal:
-            raise Mismatch(f"{formal.name} is no buffer of the description", t)
+            raise Mismatch(f"{formal.name} is not a buffer of the description", t)
         if formal.dtype is not actual.dtype:
             raise Mismatch(
                 f"{actual.name} holds {actual.dtype.name}, {formal.name} of the description {formal.dtype.name}", t

@@ -219,7 +219,7 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
             if not inside or not ana.can_prove_equal(value, add(mul(d.outer, d.inner_extent), d.inner)):
                 refuse(
                     "E440",
-                    f"{value} of block {block.name} is no whole number of tiles of {d.inner_extent}",
+                    f"{value} of block {block.name} is not a whole number of tiles of {d.inner_extent}",
                     "a division of the iterators",
                     block,
                     "split the loops with factors that divide the extents",

@@ -75,7 +75,7 @@ def _pad_value(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         dtype = buffer_of(state, block, args["buffer"]).dtype
         if not dtype.is_float and not (math.isfinite(value) and wrap_int(int(value), dtype) == value):
-            refuse("E444", f"the pad value {value} is no {dtype.name}", "a pad value", block, "pad_value=0")
+            refuse("E444", f"the pad value {value} is not of type {dtype.name}", "a pad value", block, "pad_value=0")
         return value if dtype.is_float else int(value)
     if value is None:
         return None

@@ -1,6 +1,6 @@
 """sample_compute_location: a random place for compute_at. The choice may also be "leave it at the root" or "inline it".
 
-Such a choice is no loop: it is a LoopRV that stands for a ``Mark``, which compute_at and reverse_compute_at alone understand.
+Such a choice is not a loop: it is a LoopRV that stands for a ``Mark``, which compute_at and reverse_compute_at alone understand.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..preconditions.dependence import block_scope
 from ..preconditions.ownership import require_owned
 
 AT_ROOT, INLINE = -1, -2
-"""Decisions that are no place in the list of loops (TVM's numbers)."""
+"""Decisions that are not positions in the list of loops (TVM's numbers)."""
 MOVES = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
 """Primitives that take a mark, and what they do with the mark "inline"."""
 
 
 class Mark(Sref):
-    """A location that is no loop: "root" (where the block stands) or "inline"."""
+    """A location that is not a loop: "root" (where the block stands) or "inline"."""
 
     __slots__ = ("word",)
 

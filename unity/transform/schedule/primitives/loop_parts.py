@@ -96,7 +96,7 @@ def _parts(loop: Sref, extent: int, factors: list[int | None]) -> list[int]:
     if not factors or any([not isinstance(f, int) or isinstance(f, bool) or f < 1 for f in known]):
         refuse(
             "E422",
-            f"{factors} are no positive integers",
+            f"{factors} are not positive integers",
             "positive factors",
             loop,
             "e.g. [4, 8], the sizes of the parts",

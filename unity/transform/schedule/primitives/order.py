@@ -45,7 +45,7 @@ from ..preconditions.reducers import assume_free_steps
 def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
     """Put loops of one nest into the given order, outermost first; loops between them that are not named keep their places.
 
-    Raises ScheduleError E424 if the loops are no single chain or an extent would use a loop inside it, E413 if a block inside is
+    Raises ScheduleError E424 if the loops are not a single chain or an extent would use a loop inside it, E413 if a block inside is
     not bound affinely, E414 for iterators that are neither spatial nor reductions.
     """
     if len(set(ordered_loops)) != len(ordered_loops):
@@ -169,7 +169,7 @@ def reorder_block_iter_var(state: ScheduleState, block: BlockRef, new_order: lis
     if sorted([n for n in new_order if isinstance(n, int)]) != list(range(count)) or len(new_order) != count:
         refuse(
             "E424",
-            f"{new_order} is no permutation of the {count} iterators of {block.name}",
+            f"{new_order} is not a permutation of the {count} iterators of {block.name}",
             "a permutation",
             block,
             f"each of {', '.join([str(k) for k in range(count)])} once",

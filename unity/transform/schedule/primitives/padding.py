@@ -240,7 +240,7 @@ def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoa
             return store, factors
     refuse(
         "E447",
-        f"block {block.name} is no product, or sum of products, of elements selected by iterators",
+        f"block {block.name} is not a product, or sum of products, of elements selected by iterators",
         "an einsum",
         block,
         "C[i, j] = C[i, j] + A[i, k] * B[k, j], each index an iterator",

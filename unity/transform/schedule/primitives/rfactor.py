@@ -99,7 +99,7 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
     if reason is not None or not any([axis.kind == "R" for axis in old.iter_vars]):
         refuse(
             "E443",
-            f"{block.name} is no reduction block: {reason or 'it has no reduction iterator'}",
+            f"{block.name} is not a reduction block: {reason or 'it has no reduction iterator'}",
             "reduction block",
             block,
         )

@@ -40,7 +40,7 @@ def sample_categorical(
     if any([not isinstance(p, (int, float)) or p < 0 for p in probs]) or sum(probs) <= 0:
         refuse(
             "E428",
-            f"{probs} are no probabilities",
+            f"{probs} are not probabilities",
             "a probability for each candidate",
             nearest="numbers from 0 to 1 that add up to 1",
         )
@@ -50,7 +50,7 @@ def sample_categorical(
     if not isinstance(index, int) or not 0 <= index < len(candidates):
         refuse(
             "E428",
-            f"the decision {index!r} is no index of {len(candidates)} candidates",
+            f"the decision {index!r} is not an index of {len(candidates)} candidates",
             "a valid decision",
             nearest=f"decision is an index, from 0 to {len(candidates) - 1}",
         )
@@ -107,7 +107,7 @@ def _decided(loop: LoopRef, extent: int, n: int, decision: Any) -> list[int]:
     ):
         refuse(
             "E428",
-            f"the decision {decision!r} is no tiling into {n}",
+            f"the decision {decision!r} is not a tiling into {n}",
             "a valid decision",
             loop,
             f"{n} positive integers whose product is the extent of the loop",

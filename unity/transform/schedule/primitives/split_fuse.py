@@ -179,8 +179,8 @@ def _range(extent: Expr, like: Var) -> Range:
 def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True) -> LoopRef:
     """Fuse nested loops, each the only child of the one before, into one. Returns it.
 
-    Raises ScheduleError E421 for a bound or annotated loop; E423 if the loops are no chain, the extent of one uses another, or they
-    run in different ways (one parallel, one not).
+    Raises ScheduleError E421 for a bound or annotated loop; E423 if the loops are not a chain, the extent of one uses another, or
+    they run in different ways (one parallel, one not).
     """
     if not loops:
         refuse("E423", "fuse needs at least one loop", "at least one loop", nearest="sch.fuse(i, j)")

@@ -30,7 +30,7 @@ def to_index_map(
 ) -> IndexMap:
     """An index map of indices below ``sizes`` from a function such as ``lambda i, j: (i // 4, j, i % 4)``, which may take
     ``*indices`` and give one index or several; ``...`` (``AXIS_SEPARATOR``) between them divides axes where ``separators``
-    allows it. Raises ScheduleError E403 for another number of indices, and for a map that is no integer arithmetic of them."""
+    allows it. Raises ScheduleError E403 for another number of indices, and for a map that is not integer arithmetic of them."""
     found = value if isinstance(value, IndexMap) else _from_function(value, len(sizes))
     if len(found.initial_indices) != len(sizes):
         given = len(found.initial_indices)

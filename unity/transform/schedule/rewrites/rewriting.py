@@ -104,7 +104,7 @@ def iteration_map(
     ana: Analyzer | None = None,
     check: str = "surjective",
 ) -> IterMap:
-    """``detect_iter_map`` where loops of one iteration count as their only value: they are no part of
+    """``detect_iter_map`` where loops of one iteration count as their only value: they are not part of
     the map, whatever their stride."""
     units = {var: r.min for var, r in ranges.items() if is_int(r.extent, 1)}
     if units:

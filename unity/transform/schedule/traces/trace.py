@@ -239,7 +239,7 @@ class Trace:
             data = {"format": "unity.trace", "version": VERSION, "insts": to_entries(data)}
         if not isinstance(data, Mapping) or data.get("format") != "unity.trace" or type(data.get("insts")) is not list:
             raise ScheduleError(
-                "E405", "this is no trace", help='a trace is {"format": "unity.trace", "version": 1, "insts": [...]}'
+                "E405", "this is not a trace", help='a trace is {"format": "unity.trace", "version": 1, "insts": [...]}'
             )
         if type(data.get("version")) is not int or not 1 <= data["version"] <= VERSION:
             raise ScheduleError("E405", f"the trace has version {data.get('version')}, this one reads up to {VERSION}")

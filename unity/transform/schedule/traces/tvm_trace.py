@@ -75,7 +75,7 @@ def is_tvm_trace(data: Any) -> bool:
 
 
 def to_entries(data: Any) -> list[dict[str, Any]]:
-    """The steps in the form ``Trace.from_json`` reads. Raises ScheduleError E405 for what is no record, E406 for a kind of
+    """The steps in the form ``Trace.from_json`` reads. Raises ScheduleError E405 for what is not a record, E406 for a kind of
     instruction that is not here."""
     insts, decisions = data
     chosen: dict[int, Any] = {}

@@ -151,12 +151,12 @@ def _map_json(value: IndexMap, name: Namer) -> Any:
 
 def _map_from_json(payload: Any, known: Mapping[str, RandomVar]) -> IndexMap:
     if type(payload) is not dict or any([type(payload.get(key)) is not list for key in ("inputs", "outputs")]):
-        raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
+        raise ScheduleError("E405", f"a trace holds {payload!r}, which is not an index map")
     separators = payload.get("separators", [])
     if type(separators) is not list or any([type(position) is not int for position in separators]):
-        raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
+        raise ScheduleError("E405", f"a trace holds {payload!r}, which is not an index map")
     if any([type(text) is not str for text in (*payload["inputs"], *payload["outputs"])]):
-        raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
+        raise ScheduleError("E405", f"a trace holds {payload!r}, which is not an index map")
     variables = {n: build.index_var(n) for n in payload["inputs"]}
     outputs = tuple([read_arithmetic(t, _Sizes(variables)) for t in payload["outputs"]])
     return IndexMap(tuple(variables.values()), outputs, tuple(separators))
