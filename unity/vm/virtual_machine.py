@@ -314,7 +314,8 @@ class VirtualMachine:
         ``device``: that of this machine. Raises VMError E612 for another one.
         """
         if device is not None and make_device(device) != self.device:
-            raise VMError("E612", f"this machine runs on {self.device}, not on {make_device(device)}")
+            raise VMError("E612", f"this machine runs on {self.device}, not on {make_device(device)}",
+                          help="leave the device out, or make a machine on that one")  # fmt: skip
         function, wait = self[name], self.placement.device.sync
 
         def run(*args: Any) -> BenchmarkResult:

@@ -126,9 +126,8 @@ class Context:
 
     def require_alive(self, what: str) -> None:
         """Raise DeviceError E737 if the context was lost, before anything waits for it."""
-        lost = self.driver.lost
-        if lost and self.handle in lost:
-            raise self.driver.lost_error(what, lost[self.handle])
+        if self.handle in self.driver.lost:
+            raise self.driver.lost_error(what, self.handle)
 
     def enter(self, what: str) -> int | None:
         """Make the context current in the thread and return the former one for ``leave``. Raises DeviceError E737, E738."""
@@ -173,7 +172,12 @@ class Context:
         return chosen
 
     def set_stream(self, stream: int | None) -> int | None:
-        """Make the stream of a handle the thread's current one, or unset it (None). Returns the former one."""
+        """Make the stream of a handle the thread's current one, or unset it (None). Returns the former one. Raises FFIError
+        E703 for a stream that another device has made."""
+        others = [index for index, one in self.driver.contexts.items() if one is not self and stream in one.made]
+        if others:
+            raise FFIError("E703", f"{stream:#x} is a stream of cuda:{others[0]}, and cuda:{self.index} has streams of its own",
+                           help=f"unity.cuda({self.index}).create_raw_stream() makes one")  # fmt: skip
         thread = _THREADS.state
         before = thread.streams.get(self)
         thread.streams[self] = stream
@@ -201,7 +205,8 @@ class Context:
         """Wait for the work of a stream of ``new_stream``, and destroy it. Memory that was allocated for it stays valid. Raises
         FFIError E703 for any other one: a driver may crash on a handle that is none, and whoever made it ends it."""
         if stream not in self.made:
-            raise FFIError("E703", f"{stream:#x} is not a stream that create_raw_stream made for cuda:{self.index}")
+            raise FFIError("E703", f"{stream:#x} is not a stream that create_raw_stream made for cuda:{self.index}",
+                           help="whoever made a stream frees it, once, on its device")  # fmt: skip
         with self.current("free_stream"):
             self.wait_for_memory(stream)
             self.driver.call("cuStreamSynchronize", stream)

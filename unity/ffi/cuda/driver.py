@@ -82,6 +82,7 @@ _HELP = {
     1: "an argument is outside of what the function takes, as a grid of no blocks, or more threads than a block has",
     3: "the driver was shut down: the process is ending",
     201: "the thread has no context of the device",
+    400: "the stream was freed, or is that of another device: each device has streams of its own",
     701: "the kernel asks for more threads, registers or shared memory than a block of this device has",
     802: "the system is not ready: nvidia-fabricmanager may not run",
     803: "the driver and its libraries are of different versions: restart the machine",
@@ -185,9 +186,10 @@ class Driver:
         if status in LOST:
             place = c_void_p()
             self.status("cuCtxGetCurrent", ctypes.byref(place))
-            self.lost.setdefault(place.value or 0, text)
+            handle = place.value or 0
+            self.lost.setdefault(handle, text)
             self.ready.value = 0
-            return self.lost_error(what, text)
+            return self.lost_error(what, handle)
         if status == OUT_OF_MEMORY:
             return DeviceError(
                 "E736", f"{what}: {text}", help="drop tensors that are not needed, or use smaller batches"
@@ -196,9 +198,10 @@ class Driver:
             return DeviceError("E739", f"{what}: {text}", help="compile for the architecture of this device")
         return DeviceError("E735", f"{what} failed: {text}", help=_HELP.get(status))
 
-    def lost_error(self, what: str, reason: str) -> DeviceError:
+    def lost_error(self, what: str, handle: int) -> DeviceError:
         """The error for the use of a lost context."""
-        return DeviceError("E737", f"{what}: the context of the CUDA device is lost: {reason}",
+        names = [f"cuda:{index}" for index, one in self.contexts.items() if one.handle == handle] or ["the CUDA device"]
+        return DeviceError("E737", f"{what}: the context of {names[0]} is lost: {self.lost[handle]}",
                         help="a kernel accessed memory that is not its own, or was stopped; every tensor there is gone: "
                              "restart the process. To find the kernel, run it in unity.testing.emulated_gpu()")  # fmt: skip
 

@@ -297,10 +297,10 @@ class EmulatedDriver:
 
     # ---- streams and events
 
-    def _use(self, stream: int | None) -> None:
-        """Raises Refused for what is not a stream: 0, 1 and 2 are the default ones."""
-        if stream is not None and stream > 2:
-            self._streams[stream]
+    def _use(self, stream: int | None, device: Device | None = None) -> None:
+        """Raises Refused for what is not a stream, or one of another device than ``device``: 0, 1 and 2 are the default ones."""
+        if stream is not None and stream > 2 and self._streams[stream] is not (device or self._streams[stream]):
+            raise Refused(INVALID_HANDLE)
 
     def cuStreamCreate(self, out: int, flags: int) -> None:
         self._streams.store(out, self._contexts.current_device())
@@ -412,7 +412,7 @@ class EmulatedDriver:
     ) -> None:  # fmt: skip
         device, kernel = self._functions[function]
         grid, block = (gx, gy, gz), (bx, by, bz)
-        self._use(stream)
+        self._use(stream, device)
         check_sizes(device.limits, kernel, grid, block, shared)
         if device is not self._contexts.current_device():
             raise Refused(INVALID_CONTEXT)

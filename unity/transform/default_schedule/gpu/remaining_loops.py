@@ -19,6 +19,7 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import (
     AllocBuffer,
     AllocConst,
+    AssertStmt,
     Bind,
     BlockRealize,
     BufferStore,
@@ -57,7 +58,9 @@ def bind_remaining(func: PrimFunc, gpu: GpuMachine) -> PrimFunc:
 
 
 def is_bound(stmt: Stmt) -> bool:
-    """True if a statement launches a kernel, or does nothing."""
+    """True if a statement launches a kernel, does nothing, or checks sizes, as the host does before the kernels."""
+    if type(stmt) is AssertStmt:
+        return not _reads_elements(stmt.cond)
     return type(stmt) in _DECLARATIONS or bool(thread_axes(stmt))
 
 
