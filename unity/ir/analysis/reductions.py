@@ -8,6 +8,12 @@ from ..structural import structural_equal
 from ..types import Expr
 from ..walk import collect
 
+REDUCTION = "reduction"
+"""Block annotation and attribute key: additions inside may be reassociated. ``NUMBERS`` is one of its values."""
+NUMBERS = "numbers"
+"""Besides, a maximum or minimum may leave out what is NaN, where what is computed from it is NaN in any case: the maximum of a
+softmax, as the sum of its exponentials is. It takes one instruction of a processor then."""
+
 REDUCERS = (Add, Mul, Min, Max, And, Or)
 """Operations whose steps may be taken in any order (sums of floats round otherwise)."""
 

@@ -6,6 +6,7 @@ Not here: what is computed. Invariant: one cell of the output for each point of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...ir import build
 from ...ir.buffer import Buffer, Range
@@ -47,7 +48,7 @@ def unit_loop(extent: Expr, body: Callable[[Var], Stmt]) -> Stmt:
 
 def spatial_nest(out: Buffer, value: Value, extents: Sequence[Expr] | None = None) -> Stmt:
     """``out[i, ..] = value(i, ..)`` for all cells, or those below ``extents``."""
-    return _nest(out, list(extents or out.shape), [], value, None, None, out.name)
+    return _nest(out, list(extents or out.shape), [], value, None, None, out.name, {})
 
 
 def reduction_nest(
@@ -58,10 +59,12 @@ def reduction_nest(
     init: float = 0.0,
     extents: Sequence[Expr] | None = None,
     name: str = "",
+    **annotations: Any,
 ) -> Stmt:
     """``out[i, ..] = start`` joined with ``value(i, .., k, ..)`` for all k below ``over``; for all cells, or those below
     ``extents``."""
-    return _nest(out, list(extents or out.shape), list(over), value, combine, build.const(init, out.dtype), name)
+    first = build.const(init, out.dtype)
+    return _nest(out, list(extents or out.shape), list(over), value, combine, first, name, annotations)
 
 
 def _nest(
@@ -72,6 +75,7 @@ def _nest(
     combine: Callable[[Expr, Expr], Expr] | None,
     init_value: Expr | None,
     name: str,
+    annotations: dict[str, Any],
 ) -> Stmt:
     extents = [*spatial, *over]
     axes = [
@@ -83,7 +87,7 @@ def _nest(
     element = value(*names)
     body = BufferStore(out, element if combine is None else combine(read(out, cell), element), cell)
     init = None if init_value is None else BufferStore(out, init_value, cell)
-    block = Block(tuple(axes), None, None, (), (), {}, name or out.name, body, init)
+    block = Block(tuple(axes), None, None, (), (), annotations, name or out.name, body, init)
     loops = [Var(f"i{n}", prim_type("int64")) for n in range(len(extents))]
     stmt: Stmt = BlockRealize(tuple(loops), build.const(True), block)
     for loop, extent in zip(reversed(loops), reversed(extents)):

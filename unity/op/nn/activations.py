@@ -22,7 +22,7 @@ from ..common.lowering import cast_tensor, elementwise, let_value, upcast
 from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import attr, axis_attr, fail, float_tensor, int_attr, put_at, tensor_arg
 from ..elementwise.unary import in_float32
-from ..reduction.reduce import accumulate, reduce_tensor
+from ..reduction.reduce import highest_number, reduce_tensor
 
 row = rows("nn")
 
@@ -207,7 +207,7 @@ def _softmax_type(call: Call) -> Type:
 def _softmax(log: bool) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axis = axis_attr(call, x.ndim)
-        high = reduce_tensor(x, [axis], True, te.max, lambda v, _: accumulate(v), "maximum")
+        high = highest_number(x, [axis])
 
         def at(i: Sequence[Any]) -> list[Any]:
             return put_at(i, axis, 0)

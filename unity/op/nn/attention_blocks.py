@@ -16,6 +16,7 @@ from typing import Any
 
 from ... import te
 from ...ir import build
+from ...ir.analysis.reductions import NUMBERS
 from ...ir.buffer import Buffer, make_buffer
 from ...ir.expr import Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, Stmt, seq
@@ -239,7 +240,9 @@ class _Block:
             *([AllocBuffer(scores)] if masked else []),
             reduction_nest(raw, [self.width], both(product), extents=part_of),
             *([spatial_nest(scores, both(score), part_of)] if masked else []),
-            reduction_nest(top, [count], lambda i, j: read(result, at(i, j)), build.maximum, LOWEST),
+            reduction_nest(
+                top, [count], lambda i, j: read(result, at(i, j)), build.maximum, LOWEST, reduction=NUMBERS
+            ),
             spatial_nest(self.new, lambda i: build.maximum(read(self.high, (i,)), read(top, (i,)))),
             spatial_nest(weights, both(lambda i, j: exp(read(result, at(i, j)) - finite(i))), part_of),
             spatial_nest(self.away, lambda i: exp(read(self.high, (i,)) - finite(i))),

@@ -16,6 +16,7 @@ import numpy as np
 from ... import te
 from ...ffi.dtype import BOOL, INT64, DataType, from_numpy
 from ...ir import build
+from ...ir.analysis.reductions import NUMBERS
 from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
 from ...ir.types import Expr, TensorType, Type
@@ -97,8 +98,9 @@ def reduce_tensor(
     reducer: Callable[..., te.Value],
     source: Callable[[te.Value, list[Any]], te.Value],
     name: str,
+    **attrs: Any,
 ) -> te.Tensor:
-    """Reduce ``source(x[index], index)`` over axes; without axes or elements to reduce the source itself."""
+    """Reduce ``source(x[index], index)`` over axes, in a block with ``attrs``; without axes to reduce the source itself."""
     shape = [ONE if i in axes else d for i, d in enumerate(x.shape) if keepdims or i not in axes]
     ks = {a: te.reduce_axis((0, x.shape[a]), f"k{n}" if len(axes) > 1 else "k") for n, a in enumerate(axes)}
 
@@ -115,7 +117,12 @@ def reduce_tensor(
         value = source(x[full], full)
         return reducer(value, axis=[ks[a] for a in axes]) if axes else value
 
-    return te.compute(shape, body, name)
+    return te.compute(shape, body, name, attrs=attrs)
+
+
+def highest_number(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
+    """The maximum over axes, which stay, for exponentials that are added up: NaN may be left out, as their sum has it."""
+    return reduce_tensor(x, axes, True, te.max, lambda v, _: accumulate(v), "maximum", reduction=NUMBERS)
 
 
 def accumulate(x: te.Value) -> te.Value:

@@ -17,7 +17,16 @@ from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import ONE, axes_attr, bool_attr, fail, product, tensor_arg
 from ..elementwise.unary import in_float32
 from ..manipulate.manipulate import unravel
-from .reduce import accumulate, extreme_grad, float_reduction, numpy_axis, reduce_axes, reduce_tensor, reduced_type
+from .reduce import (
+    accumulate,
+    extreme_grad,
+    float_reduction,
+    highest_number,
+    numpy_axis,
+    reduce_axes,
+    reduce_tensor,
+    reduced_type,
+)
 from .selection import median_index
 
 row = rows("reduce")
@@ -56,7 +65,7 @@ all_ = _truth("all", te.min, np.all, "Tests whether all elements over the axes a
 
 def _logsumexp(call: Call, x: te.Tensor) -> te.Tensor:
     axes, shape = reduce_axes(call, x)
-    high = reduce_tensor(x, axes, True, te.max, lambda v, _: accumulate(v), "maximum")
+    high = highest_number(x, axes)
 
     def finite(*i: te.Value) -> te.Value:
         return te.select(te.isinf(high[i]), 0, high[i])

@@ -41,7 +41,7 @@ from ...ir.scalar import (
 from ...ir.types import Expr
 from ...ir.walk import children
 from ...support.errors import CodegenError
-from .extremes import float_extreme
+from .extremes import float_extreme, number_extreme
 from .int_division import any_lane, int_division
 from .lltypes import float_text, int_text, suffix, value_type
 from .math.library import math_function
@@ -103,7 +103,8 @@ def math_call(w: FunctionWriter, name: str, dtype: DataType, *arguments: str) ->
 
 
 def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType, fast: str = "") -> str:
-    """Arithmetic on float32 or float64 values; ``fast`` are the flags of an addition or multiplication."""
+    """Arithmetic on float32 or float64 values; ``fast`` are the flags of an addition or multiplication, or
+    the licence of an extreme to leave NaN out."""
     ty = value_type(dtype)
     if kind is Add or kind is Sub or kind is Mul:
         name = "fadd" if kind is Add else "fsub" if kind is Sub else "fmul"
@@ -112,7 +113,7 @@ def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType,
     if kind is Div:
         return w.emit(f"fdiv {ty} {a}, {b}")
     if kind is Min or kind is Max:
-        return float_extreme(w, kind is Max, a, b, dtype)
+        return number_extreme(w, kind is Max, a, b, dtype) if fast else float_extreme(w, kind is Max, a, b, dtype)
     remainder = math_call(w, "fmod", dtype, a, b)
     if kind is Mod:
         return remainder

@@ -35,6 +35,13 @@ def float_extreme(w: FunctionWriter, largest: bool, a: str, b: str, dtype: DataT
     return w.emit(f"call {ty} @llvm.{'maximum' if largest else 'minimum'}.{suffix(dtype)}({ty} {a}, {ty} {b})")
 
 
+def number_extreme(w: FunctionWriter, largest: bool, cell: str, value: str, dtype: DataType) -> str:
+    """The larger (or the smaller) of a number and a value; the number where the value is NaN. One instruction of a processor."""
+    ty = value_type(dtype)
+    beyond = w.emit(f"fcmp {'ogt' if largest else 'olt'} {ty} {value}, {cell}")
+    return w.emit(f"select {value_type(_BOOL.with_lanes(dtype.lanes))} {beyond}, {ty} {value}, {ty} {cell}")
+
+
 def _is_constant(text: str) -> bool:
     """True for the text of a constant: LLVM then knows whether it is NaN or a zero."""
     return not text.startswith("%")

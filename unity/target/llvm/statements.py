@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 
 from ...ffi.dtype import DataType
+from ...ir.analysis.reductions import NUMBERS, REDUCTION, is_cell
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm
-from ...ir.scalar import Add, BufferLoad, Cast, Let, Mul, Sub
+from ...ir.scalar import Add, BufferLoad, Cast, Let, Max, Min, Mul, Sub
 from ...ir.stmt import (
     AllocConst,
     AssertStmt,
@@ -209,12 +210,12 @@ def _alloc_const(w: FunctionWriter, stmt: AllocConst) -> None:
 
 
 def attribute(w: FunctionWriter, stmt: AttrStmt) -> None:
-    """The body of an attribute; sums of a ``reduction`` may be reassociated."""
-    saved = w.fast
-    if stmt.key == "reduction":
-        w.fast = "contract reassoc "
+    """The body of an attribute; sums of a ``reduction`` may be reassociated, extremes of ``NUMBERS`` leave NaN out."""
+    saved = w.fast, w.numbers
+    if stmt.key == REDUCTION:
+        w.fast, w.numbers = "contract reassoc ", stmt.value == NUMBERS
     scoped(w, stmt.body)
-    w.fast = saved
+    w.fast, w.numbers = saved
 
 
 def constant_count(buffer: Buffer, span: Span | None) -> int | None:
@@ -253,6 +254,8 @@ def _unbound(value: Expr) -> Expr:
 def _store(w: FunctionWriter, stmt: BufferStore) -> None:
     if w.fast:
         w.accumulations = _accumulations(stmt.value)
+    if w.numbers and isinstance(stmt.value, (Max, Min)) and is_cell(stmt.value.a, stmt):
+        w.accumulations.add(stmt.value)
     store(w, stmt.buffer, stmt.value, stmt.indices, stmt.predicate, stmt.span)
 
 

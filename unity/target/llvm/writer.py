@@ -202,8 +202,11 @@ class FunctionWriter:
     mask_lanes: int = 0
     fast: str = ""
     """Fast-math flags of the accumulations at hand ("" or "contract reassoc ")."""
+    numbers: bool = False
+    """Extremes at hand may leave NaN out (``NUMBERS`` in ir/analysis/reductions.py)."""
     accumulations: set[Expr] = field(default_factory=set)
-    """Additions that accumulate, and the products added: what may be reassociated and contracted. The values accumulated keep
+    """Additions that accumulate, and the products added: what may be reassociated and contracted; extremes of a cell and a value
+    that may be left out. The values accumulated keep
     their bits, so that a value computed inside a reduction equals the same value computed elsewhere."""
     inside_parallel: bool = False
     known: dict[str, str] = field(default_factory=dict)

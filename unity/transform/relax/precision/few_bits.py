@@ -13,6 +13,7 @@ from functools import reduce
 
 from .... import te
 from ....ir import build
+from ....ir.analysis.reductions import REDUCTION
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad
@@ -20,7 +21,6 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....op.common.loop_nests import read, serial_loop
 from ...tir.analysis.parallel_cost import SHARED_WORK
-from ...tir.blocks.lower_opaque_block import REDUCTION
 from ...tir.buffers.prefetch_panels import prefetch_of
 
 LANES = 16

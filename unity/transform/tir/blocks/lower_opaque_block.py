@@ -5,7 +5,7 @@
   reduction iterators are marked ``reduction`` so that code generation may reassociate their additions.
 - convert_blocks_to_opaque: block iterators are replaced by the values bound to them.
 - lower_opaque_block: a block's allocations become ``T.alloc_buffer`` statements around its body, its predicate an ``if``; loops of
-  one iteration are replaced by their body; a block marked ``reduction`` becomes ``T.attr(0, "reduction", 1)``.
+  one iteration are replaced by their body; a block marked ``reduction`` becomes ``T.attr(0, "reduction", ..)``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any
 
 from ....ir.analysis.empty_reduction import init_empty_reductions
+from ....ir.analysis.reductions import REDUCTION
 from ....ir.analysis.regions import block_regions
 from ....ir.build import const, eq, is_int, logical_and
 from ....ir.expr import Call, IntImm, Var
@@ -41,7 +42,7 @@ def _realize(realize: BlockRealize) -> Stmt:
         raise PassError("E504", f"block {block.name} still has iterators, initialisation or views", realize.span)
     body = block.body
     if block.annotations.get(REDUCTION):
-        body = AttrStmt(const(0, "int32"), REDUCTION, 1, body)
+        body = AttrStmt(const(0, "int32"), REDUCTION, block.annotations[REDUCTION], body)
     for key, value in block.annotations.items():
         if key.startswith("pragma_"):
             body = AttrStmt(const(0, "int32"), key, value, body)
@@ -106,10 +107,6 @@ def _unbind(realize: BlockRealize) -> BlockRealize:
 def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
     """Replace block iterators by the values bound to them. Gives blocks without iterators, as ``lower_opaque_block`` requires."""
     return rewrite(func, {BlockRealize: _unbind})
-
-
-REDUCTION = "reduction"
-"""Block annotation and attribute key: additions inside may be reassociated."""
 
 
 def _block(block: Block) -> Block:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....arith.analyzer import Analyzer
+from ....ir.analysis.reductions import REDUCTION
 from ....ir.analysis.use import size_symbols
 from ....ir.build import add, dtype_of, floordiv, int_imm, is_int, mul, scalar_type, sub
 from ....ir.expr import IntImm, Var
@@ -26,7 +27,6 @@ from ....ir.stmt import AttrStmt, BufferStore, For, Stmt
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, StatementRewriter, collect, substitute, used_vars
 from ...infra.passes import prim_func_pass
-from ..blocks.lower_opaque_block import REDUCTION
 
 VECTORIZE = "vectorize"
 

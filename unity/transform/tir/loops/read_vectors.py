@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....arith.analyzer import Analyzer
+from ....ir.analysis.reductions import REDUCTION
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import const, dtype_of
 from ....ir.expr import Call, IntImm, Var
@@ -22,7 +23,6 @@ from ....ir.structural import structural_equal
 from ....ir.walk import StatementRewriter, collect, rewrite, substitute, uses_any
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import slope
-from ..blocks.lower_opaque_block import REDUCTION
 from .hoist_if_then_else import is_plain
 from .version_predicates import has_choices
 

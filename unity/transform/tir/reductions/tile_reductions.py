@@ -21,6 +21,7 @@ from itertools import accumulate
 from operator import mul as times
 
 from ....ffi.dtype import DataType
+from ....ir.analysis.reductions import REDUCTION
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import add, buffer_load, cast, const, dtype_of, if_then_else, int_imm, lt, mul
 from ....ir.constant import is_int
@@ -47,7 +48,6 @@ from ..analysis.tiles import (
     over_tiles,
     split_loop,
 )
-from ..blocks.lower_opaque_block import REDUCTION
 from .epilogues import Plan, follow, tile_outermost
 from .tile_walk import Walk, find_walk, runs_on, step_of
 
@@ -386,7 +386,8 @@ class _Tile:
             return if_then_else(inside, made, zero)
 
         value = substitute(rewrite(self.store.value, {BufferLoad: read}), cells.places)
-        return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, value, cells.cell))
+        may = nest.block.annotations.get(REDUCTION, 1)
+        return AttrStmt(const(0, "int32"), REDUCTION, may, BufferStore(self.buffer, value, cells.cell))
 
     def finish(self, cells: _Cells) -> Stmt:
         """The store of a cell, or what follows in its place. The tile is read in all lanes, outside the condition."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ....ir.analysis.reductions import NUMBERS, REDUCTION
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import (
     add,
@@ -57,7 +58,6 @@ from ..analysis.tiles import (
     over_tiles,
     split_loop,
 )
-from ..blocks.lower_opaque_block import REDUCTION
 from .epilogues import Plan, follow, tile_outermost
 
 MOST_OUTPUTS = 8
@@ -150,6 +150,7 @@ class _Tile:
         assert type(init) is BufferStore
         self.initial = init.value
         self.operation = type(plan.nest.store.value)
+        self.may = plan.nest.block.annotations.get(REDUCTION, 1)
         self.width = plan.side_by_side * plan.lanes
         self.buffer = self.lanes("lanes")
         self.ty = prim_type(dtype_of(plan.along.loop_var))
@@ -213,7 +214,7 @@ class _Tile:
             where = (*cell, add(lane, first))
             old = BufferLoad(self.buffer, where, prim_type(self.buffer.dtype))
             joined = JOINS[self.operation](old, value)
-            return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, joined, where))
+            return AttrStmt(const(0, "int32"), REDUCTION, self.may, BufferStore(self.buffer, joined, where))
 
         return fresh_copy(self.outputs(make, lanes=self.plan.lanes))
 
@@ -291,7 +292,8 @@ class _Tile:
                 ty = prim_type(self.buffer.dtype)
                 a = BufferLoad(self.buffer, (*cell, lane), ty)
                 b = BufferLoad(self.buffer, (*cell, add(lane, half)), ty)
-                return BufferStore(self.buffer, JOINS[self.operation](a, b), (*cell, lane))
+                joined = BufferStore(self.buffer, JOINS[self.operation](a, b), (*cell, lane))
+                return AttrStmt(const(0, "int32"), REDUCTION, self.may, joined) if self.may == NUMBERS else joined
 
             parts.append(fresh_copy(self.outputs(make, lanes=width)))
         return parts
