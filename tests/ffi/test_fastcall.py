@@ -369,8 +369,7 @@ define i32 @k(ptr %x) {
 )
 
 
-@pytest.mark.parametrize("release", [False, True])
-def test_exceptions_keep_their_traceback_through_native_code(release):
+def test_exceptions_keep_their_traceback_through_native_code():
     def innermost():
         raise KeyError("lost")
 
@@ -380,36 +379,10 @@ def test_exceptions_keep_their_traceback_through_native_code(release):
     cell = ctypes.c_uint64(id(callback))
     engine = Engine(helper_symbols() | {"target": ctypes.addressof(cell)}).add_ir(CALLBACK)
     spec = EntrySpec("f", (TensorArg("x", "float32", (2,)),))
-    function = kernel_function(spec, engine.address("k"), release_gil=release, keep=[engine])
+    function = kernel_function(spec, engine.address("k"), keep=[engine])
     with pytest.raises(KeyError) as caught:
         function(np.zeros(2, np.float32))
     assert [entry.name for entry in caught.traceback][-2:] == ["callback", "innermost"]
-
-
-SPIN = """
-define i32 @k(ptr %x) {
-entry:
-  br label %loop
-loop:
-  %v = load atomic i32, ptr %x seq_cst, align 4
-  %go = icmp eq i32 %v, 0
-  br i1 %go, label %loop, label %done
-done:
-  ret i32 0
-}
-"""
-
-
-def test_released_gil_lets_other_threads_run():
-    engine = Engine().add_ir(SPIN)
-    spec = EntrySpec("f", (TensorArg("x", "int32", (1,)),))
-    function = kernel_function(spec, engine.address("k"), release_gil=True, keep=[engine])
-    flag = np.zeros(1, np.int32)
-    thread = threading.Thread(target=function, args=(flag,))  # returns only if this thread can set the flag meanwhile
-    thread.start()
-    flag[0] = 1
-    thread.join(20)
-    assert not thread.is_alive()
 
 
 def test_many_threads_call_one_function():
@@ -435,7 +408,7 @@ done:
 """
     engine = Engine().add_ir(text)
     args = (TensorArg("x", "int64", (N,)), TensorArg("y", "int64", (N,), written=True))
-    function = kernel_function(EntrySpec("f", args, ("n",)), engine.address("k"), release_gil=True, keep=[engine])
+    function = kernel_function(EntrySpec("f", args, ("n",)), engine.address("k"), keep=[engine])
     wrong: list[int] = []
 
     def work(number: int) -> None:

@@ -77,12 +77,12 @@ def read_macro(function: FunctionType, frame: FrameType, level: str, hygienic: b
     return Macro(definition, OutsideScope(names), hygienic, level, source)
 
 
-def macro_decorator(target: Any, level: str, hygienic: bool, depth: int = 2) -> Any:
+def macro_decorator(target: Any, level: str, hygienic: bool) -> Any:
     """The result of a macro decorator on a function, or the decorator without one; inside a class body the function is left for
     the class."""
     if target is None:
         return lambda fn: macro_decorator(fn, level, hygienic)
-    frame = sys._getframe(depth)
+    frame = sys._getframe(2)
     if not isinstance(target, FunctionType):
         raise ScriptError("E122", f"a macro is a function, got {type(target).__name__}")
     return target if in_class_body(frame) else read_macro(target, frame, level, hygienic)
@@ -121,9 +121,9 @@ def in_class_body(frame: FrameType) -> bool:
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals and frame.f_code.co_name != "<module>"
 
 
-def decorate(target: Any, depth: int = 2) -> Any:
+def decorate(target: Any) -> Any:
     """The result of a script decorator on a class or a function; inside a class body the function is left for the class."""
-    frame = sys._getframe(depth)
+    frame = sys._getframe(2)
     if isinstance(target, type):
         return read_class(target, frame)
     if not isinstance(target, FunctionType):

@@ -44,14 +44,14 @@ def create_prim_func(
 
 
 def create_prim_func_with_symbols(
-    args: Sequence[Tensor | Value | Var], name: str | None = None, attrs: dict[str, Any] | None = None
+    args: Sequence[Tensor | Value | Var], attrs: dict[str, Any] | None = None
 ) -> tuple[PrimFunc, list[Var]]:
-    """Do as ``create_prim_func`` (``args``, ``name``, ``attrs``), but make scalar parameters of symbols that no argument defines;
+    """Do as ``create_prim_func`` (``args``, ``attrs``), but make scalar parameters of symbols that no argument defines;
     also return these, in order.
     """
     symbols: list[Var] = []
     with deep_recursion():
-        return _Builder().build(args, name, dict(attrs or {}), symbols), symbols
+        return _Builder().build(args, None, dict(attrs or {}), symbols), symbols
 
 
 class _Builder:

@@ -203,7 +203,7 @@ class _Call:
             raise self.fail("E604" if error.code == "E702" else "E603", arg, path, error.message) from error
 
     def on_device(self, arg: TensorArg, value: object, path: str) -> Tensor:
-        """The tensor of a device; an array of the host is copied there, and back behind the call where that writes to it."""
+        """The tensor of a device; an array of the host is copied there, and back after the call where that writes to it."""
         place = arg.device
         if isinstance(value, (np.ndarray, np.generic, memoryview, bytearray)):
             array = self.exact_array(replace(arg, device=CPU), value, path)

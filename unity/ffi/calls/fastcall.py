@@ -111,7 +111,6 @@ def kernel_function(
     *,
     messages: Sequence[str] = (),
     result: str | None = None,
-    release_gil: bool = False,
     keep: Iterable[object] = (),
 ) -> Callable[..., Any]:
     """A Python function around a kernel's raw entry ``i32 raw(leaves..., i64 symbols... [, ptr result])``.
@@ -120,7 +119,7 @@ def kernel_function(
     ``keep`` holds the Engine. Raises FFIError E711 for an inconsistent spec; the function raises VMError E602 to E614.
     """
     validate(spec)
-    text = entry_ir(spec, release_gil=release_gil, result=result)
+    text = entry_ir(spec, result=result)
     made = _make(spec, text, address, 0, ArgumentChecker(spec), StatusReporter(spec, messages), keep)
     return made if result is None or not DataType(result).is_narrow else of_bits(made, result)
 

@@ -55,11 +55,10 @@ class EntryWriter(ObjectWriter):
 
     failure = "slow"
 
-    def __init__(self, spec: EntrySpec, driver: bool, release_gil: bool, result: str | None, gated: bool) -> None:
+    def __init__(self, spec: EntrySpec, driver: bool, result: str | None, gated: bool) -> None:
         super().__init__()
         self.spec = spec
         self.driver = driver
-        self.release_gil = release_gil
         self.gated = gated
         self.result = None if result is None else DataType(result)
         self.leaf = 0
@@ -232,10 +231,7 @@ class EntryWriter(ObjectWriter):
         args = [*self.raw_args, *[f"i64 {name}" for name in symbols]]
         if self.result is not None:
             args.append("ptr %result")
-        saved = self.emit("call ptr @PyEval_SaveThread()") if self.release_gil else ""
         status = self.emit(f"call i32 {raw}({', '.join(args)})")
-        if self.release_gil:
-            self.lines.append(f"  call void @PyEval_RestoreThread(ptr {saved})")
         self.lines += [*self.leave(), "  call void @Py_DecRef(ptr %held)"]
         fine = self.emit(f"icmp eq i32 {status}, 0")
         self.lines += [f"  br i1 {fine}, label %success, label %failure", "success:"]
@@ -258,7 +254,7 @@ class EntryWriter(ObjectWriter):
         self.lines += ["  br label %raised", "raised:", "  ret ptr null"]
 
     def leave(self) -> list[str]:
-        """The text behind the raw call of a gated entry."""
+        """The text after the raw call of a gated entry."""
         return ["  call void @unity_leave(ptr %undo)"] if self.gated else []
 
     def text(self) -> str:
@@ -299,11 +295,9 @@ class EntryWriter(ObjectWriter):
         return f"  %{name} = phi {kind} [ {first}, %start ]" + ("" if self.gated else f", [ {again}, %retry ]")
 
 
-def entry_ir(
-    spec: EntrySpec, driver: bool = False, release_gil: bool = False, result: str | None = None, gated: bool = False
-) -> str:
+def entry_ir(spec: EntrySpec, driver: bool = False, result: str | None = None, gated: bool = False) -> str:
     """LLVM IR text of a checked entry; the function is called ``entry``. Raises FFIError E711."""
-    return EntryWriter(spec, driver, release_gil, result, gated).text()
+    return EntryWriter(spec, driver, result, gated).text()
 
 
 _START = (

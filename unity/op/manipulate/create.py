@@ -37,13 +37,13 @@ def _shaped(call: Call, dtype: DataType | None) -> Type:
     return tensor_type(shape.values if shape.values is not None else call.args[0], dtype)
 
 
-def _fill_dtype(call: Call, index: int) -> DataType | None:
-    ty = argument(call, index, "fill_value").ty
+def _fill_dtype(call: Call) -> DataType | None:
+    ty = argument(call, 1, "fill_value").ty
     if isinstance(ty, PrimType):
         return ty.dtype
     if isinstance(ty, TensorType) and ty.ndim in (0, -1):
         return ty.dtype
-    raise fail(call, "E210", f"fill_value must be a scalar, got {ty}", arg=index)
+    raise fail(call, "E210", f"fill_value must be a scalar, got {ty}", arg=1)
 
 
 def _filled(call: Call, dtype: DataType | None) -> DataType | None:
@@ -55,7 +55,7 @@ def _filled(call: Call, dtype: DataType | None) -> DataType | None:
 
 
 def _full_type(call: Call) -> Type:
-    found = _fill_dtype(call, 1)
+    found = _fill_dtype(call)
     return _shaped(call, _filled(call, dtype_value(call, attr(call, "dtype")) or found))
 
 
@@ -98,7 +98,7 @@ full = row(
 
 def _full_like_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    _fill_dtype(call, 1)
+    _fill_dtype(call)
     return with_dtype(ty, _filled(call, dtype_value(call, attr(call, "dtype")) or ty.dtype))
 
 

@@ -54,11 +54,10 @@ class Call(Syntax):
 
 @dataclass(slots=True, eq=False)
 class Subscript(Syntax):
-    """``value[items]``; ``trailing`` says that a comma stood at the end or that there are several items."""
+    """``value[items]``."""
 
     value: Syntax
     items: list[Syntax]
-    trailing: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -307,10 +306,9 @@ class TypeParameter(Syntax):
 
 @dataclass(slots=True, eq=False)
 class FunctionDef(Syntax):
-    """A function with its decorators. ``name_start`` is the offset of its name."""
+    """A function with its decorators."""
 
     name: str
-    name_start: int
     decorators: list[Syntax]
     type_params: list[TypeParameter]
     params: list[Parameter]
@@ -323,7 +321,6 @@ class ClassDef(Syntax):
     """A class with its decorators."""
 
     name: str
-    name_start: int
     decorators: list[Syntax]
     bases: list[Syntax]
     body: list[Syntax]

@@ -142,7 +142,7 @@ class TreeBuilder(Transformer[Any, Any]):
     def subscript(self, c: list[Any]) -> s.Syntax:
         value, last = c[0], c[-1]
         items = _plain(c[1:-1])
-        return s.Subscript(value.start, last.end_pos, value, items, len(items) > 1 or len(c) > len(items) + 2)
+        return s.Subscript(value.start, last.end_pos, value, items)
 
     def slice_item(self, c: list[Any]) -> s.Syntax:
         parts: list[Any] = [None, None, None]
@@ -355,10 +355,10 @@ class TreeBuilder(Transformer[Any, Any]):
         type_params = c[2] if len(c) == 6 else []
         params, returns, body = c[-3:]
         name = _check_name(c[1])
-        return s.FunctionDef(c[0].start_pos, c[1].end_pos, name, c[1].start_pos, [], type_params, params, returns, body)
+        return s.FunctionDef(c[0].start_pos, c[1].end_pos, name, [], type_params, params, returns, body)
 
     def class_def(self, c: list[Any]) -> s.Syntax:
-        return s.ClassDef(c[0].start_pos, c[1].end_pos, _check_name(c[1]), c[1].start_pos, [], c[2], c[3])
+        return s.ClassDef(c[0].start_pos, c[1].end_pos, _check_name(c[1]), [], c[2], c[3])
 
     def decorator(self, c: list[Any]) -> s.Syntax:
         expression: s.Syntax = c[0]

@@ -33,12 +33,11 @@ def _memory(name: str, dtype: str, scope: str) -> Operand:
     return Operand(name, (16, 16), dtype, SCOPES[scope], 16, True)
 
 
-def _copy(target: str, source: str) -> str:
-    return f"""
+_COPY = """
 for i, j in T.grid(16, 16):
     with T.block("copy"):
         vi, vj = T.axis.remap("SS", [i, j])
-        {target}[vi, vj] = {source}[vi, vj]
+        C[vi, vj] = A[vi, vj]
 """
 
 
@@ -61,7 +60,7 @@ def load(kind: str, operand: str, trans: bool, scope: str) -> Pair:
     dtype, layout = TYPES[kind], "col_major" if trans else "row_major"
     operands = [_memory("A", dtype, scope), _fragment("C", f"matrix_{operand}", dtype)]
     call = f'T.tvm_load_matrix_sync(C.data, {SIZE}, {_number("C")}, T.address_of(A[0, 0]), A_stride, "{layout}")'
-    return program(operands, "A", "C", _copy("C", "A")), program(operands, "A", "C", call)
+    return program(operands, "A", "C", _COPY), program(operands, "A", "C", call)
 
 
 def sync(kind: str, total: str, trans: bool) -> Pair:
@@ -91,7 +90,7 @@ def store(kind: str, scope: str) -> Pair:
     dtype = TYPES[kind]
     operands = [_fragment("A", "accumulator", dtype), _memory("C", dtype, scope)]
     call = f'T.tvm_store_matrix_sync(A.data, {SIZE}, {_number("A")}, T.address_of(C[0, 0]), C_stride, "row_major")'
-    return program(operands, "A", "C", _copy("C", "A")), program(operands, "A", "C", call)
+    return program(operands, "A", "C", _COPY), program(operands, "A", "C", call)
 
 
 def _table() -> dict[str, Maker]:

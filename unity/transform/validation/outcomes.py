@@ -128,13 +128,13 @@ class _Interpreter(Interpreter):
         return result
 
 
-def estimated_steps(mod: IRModule, name: str, unknown: int = 4) -> int:
-    """About how many loop iterations a run takes; an extent that is not a number counts ``unknown``, each function call once."""
+def estimated_steps(mod: IRModule, name: str) -> int:
+    """About how many loop iterations a run takes; an extent that is not a number counts 4, each function call once."""
     counts: dict[str, int] = {}
 
     def loops(stmt: Any) -> int:
         if isinstance(stmt, For):
-            extent = int_value(stmt.extent, unknown)
+            extent = int_value(stmt.extent, 4)
             return max(int(extent), 1) * max(loops(stmt.body), 1)
         return sum([loops(c) for c in children(stmt) if isinstance(c, (Stmt, Block))])
 

@@ -50,6 +50,8 @@ _PASS_FAILURES = (UnityError, AssertionError, LookupError, TypeError, ValueError
 """The errors that a wrong pass may raise on a smaller module: that is another failure."""
 _ATTEMPTS = (2, 6)
 """Inputs tried on a smaller module; more where NaN stands at a random place."""
+_SHRINK_SECONDS = 20.0
+"""Seconds in which a module that a pass changed is made smaller."""
 _LIMITS = (8, 2, 1)
 """Bounds of integer data, tried in turn: data may be indices."""
 
@@ -102,11 +104,9 @@ class CheckInstrument(Instrument):
         seconds: float = 120.0,
         folder: str | Path | None = None,
         show: bool = False,
-        shrink_seconds: float = 20.0,
     ) -> None:
         self.count, self.steps, self.seconds, self.show = inputs, steps, seconds, show
         self.folder = Path(folder) if folder else None
-        self.shrink_seconds = shrink_seconds
         self.records: list[CheckRecord] = []
         self.used = 0.0
         self._memo = Memo()
@@ -289,7 +289,7 @@ class CheckInstrument(Instrument):
                     return after, inputs, found
             return None
 
-        small, tried = shrink(old, name, lambda mod: attempt(mod, given.sizes) is not None, self.shrink_seconds)
+        small, tried = shrink(old, name, lambda mod: attempt(mod, given.sizes) is not None, _SHRINK_SECONDS)
         made = attempt(small, given.sizes)
         if made is None:  # the failure depends on the very inputs
             small, made = old, (new, given, failure.text)

@@ -225,10 +225,10 @@ def argument(call: Call, index: int) -> Expr | None:
     return call.args[index] if index < len(call.args) else None
 
 
-def attribute(call: Call, index: int, name: str) -> object:
-    """A compile-time value given as attribute or as literal argument, else None."""
-    if name in call.attrs:
-        return call.attrs[name]
+def _dtype_of(call: Call, index: int) -> object:
+    """The data type given as attribute or as literal argument, else None."""
+    if "dtype" in call.attrs:
+        return call.attrs["dtype"]
     expr = argument(call, index)
     return expr.value if isinstance(expr, (DataTypeImm, IntImm, StringImm, FloatImm)) else None
 
@@ -255,13 +255,13 @@ def _new_tensor(
 
 
 def _builtin_alloc_tensor(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
-    return _new_tensor(fc, call.ty, call.args[0], attribute(call, 1, "dtype"), "new_tensor")
+    return _new_tensor(fc, call.ty, call.args[0], _dtype_of(call, 1), "new_tensor")
 
 
 def _alloc_storage(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     size = call.args[0]
     at = 2 if call.op_name == R.vm.alloc_storage.name else 3
-    dtype = DataType(_dtype_name(attribute(call, at, "dtype")) or "uint8")
+    dtype = DataType(_dtype_name(_dtype_of(call, at)) or "uint8")
     values = size.values if isinstance(size, ShapeExpr) else (size,)
     total = product((dtype.itemsize, *[fc.dim(v) for v in values]))
     dst = fc.register(bc.STORAGE_REG)
@@ -273,9 +273,7 @@ def _alloc_tensor(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     storage = fc.value(call.args[0])
     offset = argument(call, 1)
     offset_dim = fc.dim(offset) if offset is not None else 0
-    return _new_tensor(
-        fc, call.ty, argument(call, 2), attribute(call, 3, "dtype"), "tensor_in", storage, bc.Size(offset_dim)
-    )
+    return _new_tensor(fc, call.ty, argument(call, 2), _dtype_of(call, 3), "tensor_in", storage, bc.Size(offset_dim))
 
 
 def _kill(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
@@ -287,7 +285,7 @@ def _kill(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
 
 def _view(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     source = fc.value(call.args[0])
-    shape, dtype = argument(call, 1), attribute(call, 2, "dtype")
+    shape, dtype = argument(call, 1), _dtype_of(call, 2)
     offset = argument(call, 3)
     given = call.attrs.get("relative_byte_offset")
     offset_dim: Dim = fc.dim(offset) if offset is not None else int(given) if isinstance(given, int) else 0

@@ -170,27 +170,28 @@ def kernel(w: FunctionWriter, signature: KernelSignature, name: str, instruction
 
 def call_without_gil(w: FunctionWriter, text: str, work: list[tuple[Dim, ...]], sizes: list[int]) -> str:
     """The call, without the GIL where the tensors are large."""
-    constant = all([isinstance(d, int) for dims in work for d in dims])
-    total = bytes_of(w, work, sizes) if not constant else ""
-    if constant:
-        count = sum([size * math.prod([d for d in dims if isinstance(d, int)]) for dims, size in zip(work, sizes)])
-        if count < RELEASE_BYTES:
-            return w.emit(text)
-        large = "true"
-    else:
-        large = w.emit(f"icmp sge i64 {total}, {RELEASE_BYTES}")
-    skip, release, done = w.label(), w.label(), w.label()
-    w.do(f"br i1 {large}, label %{skip}, label %{release}")
-    w.start(skip)
-    state = w.emit("call ptr @PyEval_SaveThread()")
-    first = w.emit(text)
-    w.do(f"call void @PyEval_RestoreThread(ptr {state})")
+    numbers = [[d for d in dims if isinstance(d, int)] for dims in work]
+    if all([len(known) == len(dims) for known, dims in zip(numbers, work)]):
+        count = sum([size * math.prod(known) for known, size in zip(numbers, sizes)])
+        return w.emit(text) if count < RELEASE_BYTES else _released(w, text)
+    total = bytes_of(w, work, sizes)
+    large, small, done = w.label(), w.label(), w.label()
+    w.do(f"br i1 {w.emit(f'icmp sge i64 {total}, {RELEASE_BYTES}')}, label %{large}, label %{small}")
+    w.start(large)
+    first = _released(w, text)
     w.do(f"br label %{done}")
-    w.start(release)
+    w.start(small)
     second = w.emit(text)
     w.do(f"br label %{done}")
     w.start(done)
-    return w.emit(f"phi i32 [ {first}, %{skip} ], [ {second}, %{release} ]")
+    return w.emit(f"phi i32 [ {first}, %{large} ], [ {second}, %{small} ]")
+
+
+def _released(w: FunctionWriter, text: str) -> str:
+    state = w.emit("call ptr @PyEval_SaveThread()")
+    status = w.emit(text)
+    w.do(f"call void @PyEval_RestoreThread(ptr {state})")
+    return status
 
 
 def bytes_of(w: FunctionWriter, work: list[tuple[Dim, ...]], sizes: list[int]) -> str:

@@ -118,21 +118,19 @@ def primitive(
     rewrite: str = "",
     unsafe: bool = False,
     example: str = "",
-    name: str | None = None,
     normalize: dict[str, Normalize] | None = None,
 ) -> Callable[[_F], _F]:
     """Register a function as a primitive (see Row). ``example`` is Python over ``sch``, a schedule of
     the program at the head of docs/schedule.md."""
 
     def register(apply: _F) -> _F:
-        own = name or apply.__name__
         whole = inspect.signature(apply)
         parameters = list(whole.parameters.values())[1:]
         annotations = {p.name: str(p.annotation) for p in parameters}
         public = inspect.Signature(parameters)
         family = apply.__module__.rsplit(".", 1)[-1]
-        ROWS[own] = Row(
-            own, kind, apply, public, annotations, str(whole.return_annotation), inspect.getdoc(apply) or "", checks,
+        ROWS[apply.__name__] = Row(
+            apply.__name__, kind, apply, public, annotations, str(whole.return_annotation), inspect.getdoc(apply) or "", checks,
             rewrite, unsafe, example, family, normalize or {},
             {name: accepts(text) for name, text in annotations.items()},
         )  # fmt: skip

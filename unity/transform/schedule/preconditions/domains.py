@@ -72,12 +72,7 @@ def _dividend(
 
 
 def nest_of(
-    axes: Sequence[IterVar],
-    block: Block,
-    domains: Domains,
-    ana: Analyzer,
-    preserve_unit_loops: bool,
-    prefix: str = "ax",
+    axes: Sequence[IterVar], block: Block, domains: Domains, ana: Analyzer, preserve_unit_loops: bool
 ) -> tuple[Stmt, BlockRealize]:
     """Loops ``ax0``, ``ax1``, ... over the domains around a realization of ``block``, guarded where a domain may reach
     over the iterator's own."""
@@ -89,7 +84,7 @@ def nest_of(
         if is_int(extent, 1) and not preserve_unit_loops:
             value = low
         else:
-            loop = Var(f"{prefix}{index}", axis.var.ty)
+            loop = Var(f"ax{index}", axis.var.ty)
             loops.append((loop, extent))
             ana.bind(loop, Range(const(0, dtype_of(loop)), extent))
             value = ana.simplify(add(low, loop))

@@ -256,7 +256,7 @@ class _Relocate(BlockTracker):
 def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, filled: bool) -> Stmt:
     """A block that stores the pad value into the cells that nothing maps to, or assumes that they hold it."""
     inverse, condition = padding
-    axes = axes_over("v", buffer.shape)
+    axes = axes_over(buffer.shape)
     loops = [Var(f"p{k}", axis.var.ty) for k, axis in enumerate(axes)]
     cell = tuple([axis.var for axis in axes])
     if isinstance(pad_value, IndexMap):

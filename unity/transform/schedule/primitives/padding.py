@@ -282,7 +282,7 @@ def _pad(
             continue
         table[access.buffer] = made = _padded(access, wide)
         sizes = access.buffer.shape if access is store else made.shape
-        axes = axes_over("v", sizes)
+        axes = axes_over(sizes)
         cell = tuple([axis.var for axis in axes])
         source, target = (made, access.buffer) if access is store else (access.buffer, made)
         value: Expr = buffer_load(source, *cell)

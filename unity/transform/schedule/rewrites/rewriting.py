@@ -73,10 +73,10 @@ def loop_copies(
     return copies, {**values, **{loop.loop_var: var for var, loop in copies}}
 
 
-def axes_over(names: str, shape: Sequence[Expr]) -> tuple[IterVar, ...]:
-    """Spatial iterators over the cells of a shape, with numbered names."""
+def axes_over(shape: Sequence[Expr]) -> tuple[IterVar, ...]:
+    """Spatial iterators ``v0``, ``v1``, ... over the cells of a shape."""
     sizes = [Range(const(0, dtype_of(n)), n) for n in shape]
-    return tuple([IterVar(Var(f"{names}{k}", prim_type(dtype_of(r.extent))), r, "S") for k, r in enumerate(sizes)])
+    return tuple([IterVar(Var(f"v{k}", prim_type(dtype_of(r.extent))), r, "S") for k, r in enumerate(sizes)])
 
 
 def loop_range(loop: For) -> Range:
