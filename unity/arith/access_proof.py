@@ -33,7 +33,7 @@ from .evaluate import BITS, evaluate
 from .poly import Atom, Mono, Poly, constant, plus, scaled, times
 
 LONG = 100
-"""Nodes of an index, with all that it is made of, from which on nothing is proved: the time per access is bounded."""
+"""Nodes of an index, with all that it is made of, from which nothing is proved: the time per access is bounded."""
 GUARDS = 32
 """Guards that are looked at, the innermost."""
 TRIES = 512

@@ -291,7 +291,7 @@ class _Walk:
             self.expr(expr.value)
             self.bind(expr.var, expr.value)
             self.expr(expr.body)
-        elif name in _ADDRESSES:  # an address behind the end is none that is read
+        elif name in _ADDRESSES:  # an address after the end is none that is read
             for arg in expr.args:
                 for part in getattr(arg, "indices", (arg,)):
                     self.expr(part)

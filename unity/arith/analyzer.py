@@ -125,7 +125,7 @@ class Analyzer:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Forget at the end what is learned inside. A loop's variable is bound in one: that it has a value says that the loop
-        runs, which nothing behind the loop may rely on."""
+        runs, which nothing after the loop may rely on."""
         state, count = self.known.snapshot(), len(self._premises)
         try:
             yield

@@ -1,6 +1,6 @@
 """The bytes that an element of a view is in the memory that the view shows.
 
-``V = T.decl_buffer((16,), data=A.data)`` shows the memory of ``A``; an index that is inside ``V`` may lie behind the end of ``A``.
+``V = T.decl_buffer((16,), data=A.data)`` shows the memory of ``A``; an index that is inside ``V`` may lie after the end of ``A``.
 """
 
 from __future__ import annotations

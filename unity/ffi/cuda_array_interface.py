@@ -22,7 +22,7 @@ _DEVICE_ORDINAL = 9
 
 
 def export_cuda(array: np.ndarray, device: Device) -> dict[str, Any]:
-    """The description of a device's array; work on it is ordered behind the thread's current stream."""
+    """The description of a device's array; work on it is ordered after the thread's current stream."""
     if array.dtype.kind == "V":
         raise AttributeError(f"__cuda_array_interface__ has no name for {array.dtype.name}: use DLPack")
     return {

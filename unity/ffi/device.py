@@ -207,7 +207,7 @@ class Device:
 
     @property
     def device_name(self) -> str | None:
-        """The name that its driver gives it; None where nobody says."""
+        """The name that its driver gives it; None if there is none."""
         return self._text("device_name")
 
     @property
@@ -222,7 +222,7 @@ class Device:
 
     @property
     def max_shared_memory_per_block(self) -> int | None:
-        """Bytes of shared memory of a block, without asking for more."""
+        """Bytes of shared memory of a block that does not opt in to more."""
         return self._number("max_shared_memory_per_block")
 
     @property
@@ -244,7 +244,7 @@ class Device:
         self.memory.streams.free(self.index, stream_handle(stream))
 
     def set_raw_stream(self, stream: object) -> None:
-        """Make a stream that of this thread, by which programs, copies and new memory are ordered; None takes it back."""
+        """Make ``stream`` current in this thread: programs, copies and new memory are ordered by it. None: the default one."""
         self.memory.streams.choose(self.index, None if stream is None else stream_handle(stream))
 
     @contextmanager

@@ -76,8 +76,8 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(producer: object) -> Tensor:
-        """A tensor over the memory of any object with ``__dlpack__``. Raises FFIError E702 to E704 (E703: a device that
-        nobody knows)."""
+        """A tensor over the memory of any object with ``__dlpack__``. Raises FFIError E702 to E704 (E703: an
+        unknown device)."""
         if isinstance(producer, Tensor):
             return producer
         if is_torch_tensor(producer):
@@ -133,11 +133,11 @@ class Tensor:
         return self._array
 
     def numpy(self) -> np.ndarray:
-        """The memory as a numpy array, which is not a copy; of a device's memory it is one, once the device has computed it."""
+        """The tensor as a numpy array: no copy on the host; a copy, made when the work before it is done, of a device's memory."""
         return self._array if self._device is CPU or self._device.host_memory else to_host(self._array, self._device)
 
     def torch(self) -> torch.Tensor:
-        """The memory as a torch tensor; not a copy. Raises FFIError E712 for read-only memory, E703 for a device torch has not."""
+        """The tensor in torch, without a copy. Raises FFIError E712 for read-only memory, E703 for a device unknown to torch."""
         return torch_from_array(self._array) if self._device.host_memory else torch_from_device(self, self._device)
 
     def item(self) -> Any:
@@ -310,7 +310,7 @@ def tensor(value: object, dtype: str | DataType | None = None, device: Device | 
     """Make a tensor from numpy, torch, DLPack or CUDA array objects (sharing memory where the type fits), numbers or nested lists.
 
     ``dtype``: data type of the elements; None: that of ``value``, float32 for Python floats, int64 for Python integers. ``device``:
-    where the tensor is to lie; None: where ``value`` does. Raises FFIError E702, E703 (memory that nobody here knows), E704, and
+    where the tensor lies; None: where ``value`` does. Raises FFIError E702, E703 (memory of an unknown device), E704, and
     E734 where there is no such device.
     """
     wanted = None if dtype is None else DataType(dtype).numpy

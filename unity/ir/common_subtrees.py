@@ -23,9 +23,9 @@ from .walk import Rewriter, children, collect, rebuild, used_vars
 WORTHWHILE = 4
 """Shared objects are bound where writing them out makes the expression this many times larger, and large."""
 LARGE = 256
-"""Places from which on an expression counts as large."""
+"""Places from which an expression counts as large."""
 MOST = 1_000_000
-"""Places from which on a graph of few objects is refused instead of being written out."""
+"""Places from which a graph of few objects is refused instead of being written out."""
 
 _PLACES = frozenset(("T.address_of", "T.tvm_access_ptr", "T.undef"))
 """Calls whose arguments are places in memory, not values."""

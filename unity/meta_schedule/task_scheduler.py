@@ -16,7 +16,7 @@ class RoundRobin(TaskScheduler, names=("round-robin",)):
         self._last = -1
 
     def next_task_id(self) -> int:
-        """The task behind the last one that can go on; -1 where none can."""
+        """The task after the last one that can go on; -1 where none can."""
         count = len(self.tasks)
         for task_id in [(self._last + step) % count for step in range(1, count + 1)]:
             if not self.tasks[task_id].is_terminated:

@@ -34,7 +34,7 @@ from .task_record import FINALISTS, TaskRecord
 ROUNDS = 4
 """Runs of each of them."""
 MIN_GAIN = 1.02
-"""Time of the default by that of the winner from which on the winner is kept, in the fastest run and in the lower quartile."""
+"""Time of the default by that of the winner from which the winner is kept, in the fastest run and in the lower quartile."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1107,7 +1107,7 @@ class nn:
 
     @staticmethod
     def grouped_matmul(x: Any, weight: Any, ends: Any) -> Any:
-        """Multiplies consecutive groups of rows of x by a matrix each; rows behind the last group give zeros."""
+        """Multiplies consecutive groups of rows of x by a matrix each; rows after the last group give zeros."""
 
     @staticmethod
     def gru(gates: Any, hidden: Any, weight: Any, bias: Any = None, reverse: builtins.bool = False) -> Any:

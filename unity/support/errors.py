@@ -221,7 +221,7 @@ class DifferenceError(VerifyError, ValueError):
 
 
 class PlaceError(ArgumentError, IndexError):
-    """An index behind the last field or element; Python's iteration ends there."""
+    """An index after the last field or element; Python's iteration ends there."""
 
 
 class InternalError(UnityError):

@@ -33,7 +33,7 @@ _ON_SIZES = frozenset({
     "check_writable", "check_shape", "check_scalar", "check_tuple", "match_shape", "check_equal", "check_bounds", "bind_scalar",
     "set_slot", "kill", "assert_op",
 })  # fmt: skip
-"""Operations that look at sizes and numbers alone, and assertions, which are looked at behind each launch."""
+"""Operations that look at sizes and numbers alone, and assertions, which are looked at after each launch."""
 
 
 def require_capturable(program: bc.Program, name: str, foreign: Collection[str], device: Device) -> None:

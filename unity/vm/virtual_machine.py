@@ -103,7 +103,7 @@ class VirtualMachine:
 
     ``device``: the CPU, or the one that the program was compiled for, such as ``unity.cuda(0)``. ``exec_mode``: "native" (machine
     code) or "bytecode" (interpreter: instruments, every check at every step).
-    ``cuda_graph``: graph functions are captured for each sizes of their arguments, and launched in one call from then on; None: as
+    ``cuda_graph``: graph functions are captured once for each set of argument sizes, then launched in one call; None: as
     the executable was built (``relax.backend.use_cuda_graph`` of ``PassContext``).
     Several Python threads may call one virtual machine. Raises VMError E602 to E613 for arguments that do not fit, E639 for a
     function that cannot be captured.

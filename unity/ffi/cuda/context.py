@@ -231,7 +231,7 @@ class Context:
         return status != SUCCESS or state.value != 0
 
     def reuse_after(self, stream: int, last: int) -> None:
-        """Let memory of a stream be used again behind the present work of another one, which is alive. The stream itself is left
+        """Let memory of a stream be used again after the present work of another one, which is alive. The stream itself is left
         alone until it is the current one of a thread that wants memory: whoever made it may have destroyed it."""
         with self.current("order of streams"), _EVENT_LOCK:
             events = self.behind.setdefault(stream, {})
@@ -396,7 +396,7 @@ def capturing() -> Iterator[list[Any]]:
 
 def graph_memory(ordered: bool) -> list[Any] | None:
     """Where memory belongs that the thread gives back: None for the pool. While a graph is captured, memory of the thread that does
-    it is the graph's, and so is that of others that is not ``ordered`` behind the work of its stream yet: nothing waits for
+    it is the graph's, and so is that of others that is not ``ordered`` after the work of its stream yet: nothing waits for
     a stream that is being captured."""
     kept = _THREADS.state.kept
     return kept if kept is not None or ordered or not CAPTURES else CAPTURES[-1]

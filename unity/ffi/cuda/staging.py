@@ -28,7 +28,7 @@ class Staging:
         self.lock = fork_lock()
         self.address = 0
         self.events: list[int] = []
-        """For each place the event behind its last copy."""
+        """For each place the event after its last copy."""
         self.turn = 0
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:

@@ -117,7 +117,7 @@ def _read(data: bytes) -> ElfObject:
     headers = [_Header(*struct.unpack_from("<IIQQQQIIQQ", data, table + i * width)) for i in range(count)]
     for header in headers:
         if header.kind != _NOBITS and header.offset + header.size > len(data):
-            raise ValueError("a section ends behind the file")
+            raise ValueError("a section ends after the file")
     texts = _strings(data, headers, names)
     tables = [index for index, header in enumerate(headers) if header.kind == _SYMTAB]
     if len(tables) > 1:

@@ -169,7 +169,7 @@ class Image:
             patch(kind, image, start + offsets, value)
 
     def _by_word(self, targets: Array, first: int, size: int) -> Array:
-        """The addresses, behind ``first``, of what there is of ``size`` bytes for each word of the table, by the words' values."""
+        """The addresses, after ``first``, of what there is of ``size`` bytes for each word of the table, by the words' values."""
         numbers = [self._words.setdefault(target, len(self._words)) for target in targets.tolist()]
         return self.memory.address + first + size * np.array(numbers, np.int64)
 

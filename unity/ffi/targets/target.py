@@ -131,7 +131,7 @@ class Target:
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
-        """The innermost target entered by ``with``; Raises CodegenError E531 when there is none and it must be."""
+        """The innermost target entered by ``with``. Raises CodegenError E531 if there is none and one is required."""
         found = _ENTERED.top
         if found is not None or allow_none:
             return found

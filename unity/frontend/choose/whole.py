@@ -42,7 +42,7 @@ from .kernels import with_kernels
 TRIALS = 64
 """Most programs that are built for one."""
 WORTH = 1.02
-"""The gain over the best program so far from which on another takes its place."""
+"""The gain over the best program so far from which another takes its place."""
 NOT_SLOWER = 1.0
 """The same for the kernels that are fastest alone, all together, and for what was decided beside the default."""
 ROUNDS = 8

@@ -32,7 +32,7 @@ TREES = {
 }  # fmt: skip
 """Parameters by which trees are grown."""
 ROUNDS, FEWEST = 80, 24
-"""Trees, and candidates from which on there are any."""
+"""Trees, and candidates from which there are any."""
 FAILED = 4.0
 """Times of the slowest that a candidate without a result counts as."""
 

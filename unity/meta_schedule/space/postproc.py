@@ -1,4 +1,4 @@
-"""``Postproc``: what finishes a candidate: steps behind its decisions (``enter_postproc`` in the trace), or that it is none.
+"""``Postproc``: what finishes a candidate: steps after its decisions (``enter_postproc`` in the trace), or that it is none.
 
 Rewrite of the two of the target's: ``sch.annotate(root, "meta_schedule.parallel", 32)`` -> the outermost loops of every nest shared
 between threads, likewise vectors and loops that are written out; reductions whose initialisation stands in their loops -> before

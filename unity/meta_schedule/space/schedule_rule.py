@@ -220,7 +220,7 @@ class MultiLevelTiling(ScheduleRule, names=("multi-level-tiling",)):
 
 class AddRFactor(ScheduleRule, names=("add-rfactor",)):
     """A reduction with few results in parts that threads share: a schedule for each of the two loops that may keep the parts apart.
-    ``max_jobs_per_core`` times the threads: results from which on there are enough."""
+    ``max_jobs_per_core`` times the threads: results from which there are enough."""
 
     def __init__(self, max_jobs_per_core: int = 16, max_innermost_factor: int | None = 64) -> None:
         self.max_jobs_per_core = max_jobs_per_core

@@ -29,7 +29,7 @@ is far from the default is seldom better."""
 PARALLEL = "parallel"
 """The decision that loops are shared between threads."""
 LOOKS = 8
-"""Random decisions that are tried for decisions which appear behind others only."""
+"""Random decisions that are tried for decisions which appear after others only."""
 LAST = ("inject_double_buffer", "split_host_device")
 """The pass before which programs are compared and described: loops stand as loops, and all decisions are taken; kernels of a device
 are whole."""
@@ -60,7 +60,7 @@ Choices = dict[tuple[str, str], Choice]
 
 
 def choices_in(context: TuneContext) -> Choices:
-    """The decisions that rules and passes take about the program of a task, those behind other decisions included."""
+    """The decisions that rules and passes take about the program of a task, those after other decisions included."""
     rng = random.Random(0)
     found = _decisions_of(context, context.func)
     for _ in range(LOOKS if found else 0):

@@ -37,11 +37,11 @@ RTOL = {8: 1e-9, 4: 1e-4, 2: 2e-2, 1: 2.5e-1}
 """Relative distance of floating-point results, by bytes of an element; what is near zero may be as far off as the largest element
 times this."""
 BEHIND, SURE = 1.1, 3
-"""Time of a candidate by the slowest of the default's from which on it gets no further turns, after so many."""
+"""Time of a candidate by the slowest of the default's from which it gets no further turns, after so many."""
 LEAST, ENOUGH = 5, 0.05
-"""Turns that all others get, and the seconds from which on they get no more."""
+"""Turns that all others get, and the seconds from which they get no more."""
 FAR_BEHIND = 4.0
-"""Time by that of the default after a single call of each from which on it gets no turn."""
+"""Time by that of the default after a single call of each from which it gets no turn."""
 LARGEST_INTEGER = 8
 """Integers of inputs are smaller: they may be indices."""
 

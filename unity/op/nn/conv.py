@@ -103,7 +103,7 @@ def conv_operands(call: Call, rank: int) -> tuple[TensorType, TensorType, DataTy
 
 
 def conv_params(rank: int, ends: str = "OI", *extra: Param | str) -> list[Param | str]:
-    """Parameters of a convolution; ``extra`` ones stand behind the padding."""
+    """Parameters of a convolution; ``extra`` ones stand after the padding."""
     space = "DHW"[3 - rank :]
     return [
         "data", "weight", attribute("strides", (1,) * rank), attribute("padding", (0,) * rank), *extra,

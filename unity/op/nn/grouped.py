@@ -1,6 +1,6 @@
 """Products of groups of rows with a matrix each: the experts of a mixture.
 
-Rows of ``x`` stand one group after the other; ``ends`` says where each group ends. Rows behind the last group give zeros.
+Rows of ``x`` stand one group after the other; ``ends`` says where each group ends. Rows after the last group give zeros.
 Sums of narrow floats are taken in float32.
 """
 
@@ -85,7 +85,7 @@ grouped_matmul = row(
     "nn.grouped_matmul",
     ("x: (rows, inner)", "weight: (groups, inner, columns)", "ends: (groups,): end of each group's rows"),
     _type,
-    "Multiplies consecutive groups of rows of x by a matrix each; rows behind the last group give zeros.",
+    "Multiplies consecutive groups of rows of x by a matrix each; rows after the last group give zeros.",
     lower=_lower,
     ref=_ref,
     grad=_grad,

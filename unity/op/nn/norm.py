@@ -74,7 +74,7 @@ def _norm_type(weights: int) -> Callable[[Call], Type]:
 
 
 def channel_params(call: Call, ty: TensorType, names: tuple[str, ...], axis: int) -> list[TensorType]:
-    """Types of the parameters behind the data: vectors of one element for each channel."""
+    """Types of the parameters after the data: vectors of one element for each channel."""
     params = [float_tensor(call, n + 1, name, 1) for n, name in enumerate(names)]
     same_dtype(call, ty, *params)
     known = dims(ty)

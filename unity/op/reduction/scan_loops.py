@@ -29,7 +29,7 @@ NEIGHBOURS = 256
 LINES = 4
 """Lines that go together where a step is a few instructions that wait for each other."""
 SHARED = 1 << 15
-"""Elements from which on threads share the lines."""
+"""Elements from which threads share the lines."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def comments_above(p: Any, source: Source | None) -> None:
 
 
 def comments_below(p: Any, source: Source | None) -> None:
-    """Write the comments behind a module's end."""
+    """Write the comments after a module's end."""
     if p.comments is not None and source is not None:
         _write_up_to(p, source, source.first_line + len(source.line_starts()) - 1)
 

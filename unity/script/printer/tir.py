@@ -76,7 +76,7 @@ def param_type(p: Printer, ty: Type) -> str:
 
 
 def open_body(p: Printer, fn: Any, name: str) -> int:
-    """The colon behind a function's head, and its attributes; the place in the output where declarations go."""
+    """The colon after a function's head, and its attributes; the place in the output where declarations go."""
     p.put(":")
     p.indent += 1
     slot = len(p.out)

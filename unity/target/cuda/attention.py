@@ -54,7 +54,7 @@ _RING_TILES = {2: 0.5, 3: 2}
 """By the number of warpgroups, how many of their tiles for each multiprocessor are enough. With two, each is at least twice as fast
 as with smaller tiles. Three compute as many rows in four fifths of the time, which larger tiles lose where there are few."""
 _LONG = 2048
-"""The known length and number of keys from which on three warpgroups are tried (they lose with 1,024), where heads share no keys:
+"""The known length and number of keys from which three warpgroups are tried (they lose with 1,024), where heads share no keys:
 indices of heads that do leave them too few registers."""
 _CORE_TILES = {
     64: ((2, 64, 4), (1, 64, 8), (1, 64, 4), (1, 64, 2), (1, 64, 1)),

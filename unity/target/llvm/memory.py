@@ -216,7 +216,7 @@ def _opaque(w: FunctionWriter, mask: str, lanes: int) -> str:
     """The mask, of which LLVM knows nothing.
 
     For a narrowed vector and a mask of which it knows that one lane is active, LLVM 22 stores an element of the wide type where
-    AVX-512 is at hand: the bytes behind the element are overwritten.
+    AVX-512 is at hand: the bytes after the element are overwritten.
     """
     one = w.emit('call i32 asm "", "=r,0"(i32 1)')
     unknown = splat(w, w.emit(f"trunc i32 {one} to i1"), DataType("bool").with_lanes(lanes))

@@ -455,7 +455,7 @@ class FunctionWriter:
         return "\n".join(["entry:", *self.entry, self.text()])
 
     def text(self) -> str:
-        """The instructions behind the stack slots."""
+        """The instructions after the stack slots."""
         texts: list[str] = []
         for part in self.lines:
             for line in [part] if isinstance(part, str) else part:

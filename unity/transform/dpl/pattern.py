@@ -171,7 +171,7 @@ class TuplePattern(DFPattern):
     unordered: bool = False
 
     def __getitem__(self, index: int | None) -> TupleGetItemPattern:
-        """A field of it; None is any. Raises PlaceError E743 behind the last."""
+        """A field of it; None is any. Raises PlaceError E743 after the last."""
         if index is not None and not -len(self.fields) <= index < len(self.fields):
             raise PlaceError("E743", f"field {index} of a pattern of {len(self.fields)} fields")
         return TupleGetItemPattern(self, None if index is None else index % len(self.fields))

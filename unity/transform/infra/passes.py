@@ -231,7 +231,7 @@ class Pipeline:
         return Pipeline(tuple(p for p in self.passes if p.name not in names))
 
     def insert_after(self, name: str, *steps: Pass) -> Pipeline:
-        """The pipeline with steps put behind the pass ``name``. Raises PassError E502 when it has none."""
+        """The pipeline with steps put after the pass ``name``. Raises PassError E502 when it has none."""
         index = self._index(name)
         return Pipeline(self.passes[: index + 1] + steps + self.passes[index + 1 :])
 

@@ -164,7 +164,7 @@ def _closed(fn: Function, blocks: tuple[BindingBlock, ...], value: Var) -> Funct
 
 
 def _returning(fn: Function, index: int) -> Function | None:
-    """The function cut off behind a binding, returning its value; None where that is not a tensor."""
+    """The function cut off after a binding, returning its value; None where that is not a tensor."""
     blocks: list[BindingBlock] = []
     for block in seq_body(fn).blocks:
         taken = block.bindings[: index + 1]

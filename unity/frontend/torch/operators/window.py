@@ -123,7 +123,7 @@ class _Window:
 
 
 def _pooled(c: Context, result: Expr, x: Expr, rank: int) -> Expr:
-    """Without the windows that begin behind the data and its border, which torch leaves away where it rounds up."""
+    """Without the windows that begin after the data and its border, which torch leaves out where it rounds up."""
     for axis, size in enumerate(c.shape[-rank:], 2):
         result = slice_axis(result, axis, 0, size)
     return _unbatched(c, result, x, rank)

@@ -93,7 +93,7 @@ def _check_visible(
     if early.any() and not wave.log.known(key, int(early.sum())):
         one, two = wave.batch.geometry.thread_id(int(maker[early.argmax()])), wave.thread(int(lanes[early.argmax()]))
         text = f"barrier {int(numbers[early.argmax()])} is begun by {one} and used by {two}, nothing orders the two"
-        help = 'put T.tvm_storage_sync("shared") behind T.ptx_init_barrier_thread_count'
+        help = 'put T.tvm_storage_sync("shared") after T.ptx_init_barrier_thread_count'
         found = Finding("E360", "race", text, call.span, help=help, threads=(one, two))
         wave.log.add(key, found, int(early.sum()))
 
@@ -397,7 +397,7 @@ def fenced(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, s
         at = int(late.argmax())
         one, two = wave.batch.geometry.thread_id(int(by[at])), wave.thread(int(lanes[at * len(lanes) // len(by)]))
         text = f"{site.buffer} is stored by {one} and read by {reader} of {two}, no T.ptx_fence_proxy_async between"
-        help = "put T.ptx_fence_proxy_async() behind the stores, before the barrier"
+        help = "put T.ptx_fence_proxy_async() after the stores, before the barrier"
         found = Finding("E360", "race", text, site.span, help=help, buffer=site.buffer, threads=(one, two))
         wave.log.add(key, found, int(late.sum()))
 

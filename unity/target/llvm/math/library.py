@@ -25,7 +25,7 @@ from .lanes import FunctionText, Value, absolute, copy_sign, fma, intrinsic, suf
 
 FLOAT_KINDS = {"float32": "f32", "float64": "f64"}
 SCALING_LLVM = 22
-"""Version of LLVM from which on ``llvm.ldexp`` becomes an instruction of AVX-512."""
+"""Version of LLVM from which ``llvm.ldexp`` becomes an instruction of AVX-512."""
 INTEGER_KINDS = {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 

@@ -1,7 +1,7 @@
 """A kernel with the functions it calls as one row of instructions, and where its variables lie.
 
 Functions that are called stand before their callers: lanes with the smallest program counter run first, so that those inside a
-function catch up with those behind the call.
+function catch up with those after the call.
 """
 
 from __future__ import annotations

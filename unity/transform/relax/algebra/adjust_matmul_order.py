@@ -50,7 +50,7 @@ def is_product(value: Expr) -> bool:
 
 @function_pass()
 def adjust_matmul_order(fn: Function) -> Function:
-    """Multiply three matrices in the cheaper order. Changes rounding. Requires matrices of rank 2 behind the first operand."""
+    """Multiply three matrices in the cheaper order. Changes rounding. Requires matrices of rank 2 after the first operand."""
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
         if not is_product(call):

@@ -1,4 +1,4 @@
-"""Batch normalisation behind a convolution goes into the convolution's weight.
+"""Batch normalisation after a convolution goes into the convolution's weight.
 
 Rewrite: ``batch_norm(conv2d(x, w), gamma, beta, mean, var)[0]`` -> ``conv2d(x, w * s) + (beta - mean * s)`` with
 ``s = gamma / sqrt(var + epsilon)`` per output channel; a bias added between them is taken along. The new weight is computed
@@ -36,12 +36,12 @@ def _per_channel(vector: Expr, rank: int, axis: int) -> Expr:
     return manipulate.expand_dims(vector, axis=[a for a in range(rank) if a != axis])
 
 
-def _is_channel_bias(value: Expr, axis: int, rank: int) -> bool:
-    """True if a tensor has one number per channel and is broadcast along all other axes."""
+def _is_channel_bias(value: Expr, axis: int) -> bool:
+    """True if a tensor has one number per channel and is broadcast along the other axes of an image."""
     known = dims(value.ty)
-    if known is None or len(known) > rank or len(known) < rank - axis:
+    if known is None or len(known) > 4 or len(known) < 4 - axis:
         return False
-    offset = rank - len(known)
+    offset = 4 - len(known)
     return all([is_one(d) for a, d in enumerate(known) if a + offset != axis])
 
 
@@ -102,7 +102,7 @@ class _Folder:
         if (
             out_layout.find("C") != axis
             or len(out_layout) != 4
-            or (bias is not None and not _is_channel_bias(bias, axis, 4))
+            or (bias is not None and not _is_channel_bias(bias, axis))
         ):
             return None
         parts = [weight, *call.args[1:], *([bias] if bias is not None else [])]
@@ -129,7 +129,7 @@ class _Folder:
 
 @function_pass()
 def fold_batch_norm_to_conv2d(fn: Function, *, only_constants: bool = True) -> Function:
-    """Fold batch normalisation behind a convolution into its weight and a bias; of narrow floats into a factor and a bias.
+    """Fold batch normalisation after a convolution into its weight and a bias; of narrow floats into a factor and a bias.
 
     Gives operators on constants that ``fold_constant`` evaluates.
     ``only_constants``: leave layers whose weight or statistics are not constants.

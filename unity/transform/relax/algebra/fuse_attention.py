@@ -128,7 +128,7 @@ class _Chains:
 
     @staticmethod
     def casts_agree(first: Call, product: Call, narrow: str, wide: str) -> bool:
-        """True if there is no cast, or one to a wider float type before the softmax and one back behind it."""
+        """True if there is no cast, or one to a wider float type before the softmax and one back after it."""
         own = first.ty.dtype if isinstance(first.ty, TensorType) else None
         if own is None or not own.is_float or not isinstance(product.ty, TensorType):
             return False

@@ -31,7 +31,7 @@ from ...infra.backend import backend_of
 from ...infra.passes import module_pass
 
 FAMILY = 8
-"""Programs from which on one is made of them."""
+"""Programs from which one is made of them."""
 _CALL = R.call_dps.op
 _INDEX = prim_type("int64")
 

@@ -41,7 +41,7 @@ def _is_float(ty: Type) -> bool:
 
 
 class _Adjoint:
-    """Gradients of the variables of one function, built behind its own bindings."""
+    """Gradients of the variables of one function, built after its own bindings."""
 
     def __init__(self, bb: BlockBuilder, bindings: Sequence[Binding], wanted: Sequence[Var]) -> None:
         self.bb = bb

@@ -327,7 +327,7 @@ def convert_layout(
 
     Gives weights as ``R.permute_dims`` of constants; ``fold_constant`` computes them. Types of variables stay.
     ``only_constants``: leave convolutions whose weight is not a constant; ``always``: do not weigh the transpositions; ``lanes``:
-    output channels from which on a convolution follows (0: a vector of this machine); ``keep``: convolutions that stay, by
+    output channels from which a convolution follows (0: a vector of this machine); ``keep``: convolutions that stay, by
     ``call_text``.
 
     ``desired``: layouts of data and weight by operator, ``{"R.nn.conv2d": ["NHWC", "OHWI"]}``; these convolutions then follow

@@ -109,7 +109,7 @@ def _weights(weights: np.ndarray, places: int) -> np.ndarray:
 def image_lines(mod: IRModule) -> IRModule:
     """Compute convolutions of images with few channels as convolutions of the lines under their kernel.
 
-    Requires constant weights and channels last, behind ``fold_constant``; a device with products of warpgroups.
+    Requires constant weights and channels last, after ``fold_constant``; a device with products of warpgroups.
     """
     gpu = machine_in_use().gpu
     if gpu is None or not gpu.warpgroups:

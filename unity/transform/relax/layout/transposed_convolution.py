@@ -79,7 +79,7 @@ def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
         return reshape(value, [batch, *places, *[g.count for g in groups], shape[1]])
 
     def chosen(groups: tuple[Group, ...]) -> Expr:
-        """The phases along the axes behind those whose group is chosen: joined, zeros where there are no taps."""
+        """The phases along the axes after those whose group is chosen: joined, zeros where there are no taps."""
         n = len(groups)
         if n == len(parts):
             return conv(*groups)

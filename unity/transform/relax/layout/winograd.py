@@ -1,4 +1,4 @@
-"""3x3 convolutions by Winograd's algorithm, on request: ``winograd.with_options(tile=2)`` behind ``fold_constant``.
+"""3x3 convolutions by Winograd's algorithm, on request: ``winograd.with_options(tile=2)`` after ``fold_constant``.
 
 Rewrite: ``y = R.nn.conv2d(x, w)`` with channels last and constant weights -> ``v`` = transformed tiles of x,
 ``z = R.matmul(v, u)`` with ``u`` the weights transformed at build, ``y`` = the tiles of z transformed back. It needs 2.25 (tile=2)
@@ -121,7 +121,7 @@ def by_tiles(mod: IRModule, tile_of: Callable[[Call], int]) -> IRModule:
 def winograd(mod: IRModule, *, tile: int = 2) -> IRModule:
     """Compute 3x3 convolutions by Winograd's algorithm. Changes rounding.
 
-    Requires float32, channels last and constant weights, behind ``fold_constant``.
+    Requires float32, channels last and constant weights, after ``fold_constant``.
     ``tile``: results along each side of a tile, 2 or 4.
     """
     if tile not in MATRICES:

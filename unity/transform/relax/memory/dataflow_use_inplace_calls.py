@@ -5,7 +5,7 @@ Rewrite: ``b = R.call_dps(f, (a,), ty)`` with the last use of a ->
 ``legalize_ops`` and ``fuse_tir``, inside dataflow blocks.
 
 Sound because of what is asked: a is memory made by a program of this block, of the type of the result, and only ever an argument of
-programs (no tuple, view or output holds it); nothing behind the call uses it; the program has one block, and reads a only at the
+programs (no tuple, view or output holds it); nothing after the call uses it; the program has one block, and reads a only at the
 element it then writes.
 """
 

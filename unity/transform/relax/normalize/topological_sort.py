@@ -1,4 +1,4 @@
-"""Bindings of each dataflow block in a chosen order; every binding stays behind those it uses.
+"""Bindings of each dataflow block in a chosen order; every binding stays after those it uses.
 
 ``order="depth_first"`` computes a value close to where it is used (less memory alive); ``"breadth_first"`` computes first what
 needs least (more that could run side by side). ``direction="from_outputs"`` walks from the results, ``"from_inputs"`` from the
@@ -86,7 +86,7 @@ def topological_sort(fn: Function, *, order: str = "depth_first", direction: str
 
 @function_pass()
 def assert_last(fn: Function) -> Function:
-    """Move assertions about tensors behind what has no effect, to the end of a function."""
+    """Move assertions about tensors after what has no effect, to the end of a function."""
     if type(fn.body) is not SeqExpr:
         return fn
     whole, moved = fn.body.bindings, list[Binding]()

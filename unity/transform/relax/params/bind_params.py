@@ -152,7 +152,7 @@ def with_head(heads: tuple[VarBinding, ...], body: SeqExpr) -> SeqExpr:
 
 @function_pass()
 def bundle_model_params(fn: Function, *, param_tuple_name: str = "model_params") -> Function:
-    """Pass the parameters behind ``num_input`` as one tuple. Functions without the attribute ``num_input`` stay.
+    """Pass the parameters after ``num_input`` as one tuple. Functions without the attribute ``num_input`` stay.
 
     ``param_tuple_name``: name of the tuple parameter.
     """

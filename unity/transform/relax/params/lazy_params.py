@@ -2,7 +2,7 @@
 
 ``lazy_get_input``: ``main(x, w)`` with ``num_input = 1`` -> ``main(x, fget_param)`` with ``w_any = fget_param(0, R.str("w")); w =
 R.match_cast(w_any, type of w)`` before the first use. ``lazy_set_output``: ``return (a, b)`` -> ``fset_output(0, a)`` behind the
-binding of a, ``fset_output(1, b)`` behind that of b, ``return ()``. Public functions alone. A model whose weights do not fit in
+binding of a, ``fset_output(1, b)`` after that of b, ``return ()``. Public functions alone. A model whose weights do not fit in
 memory together runs so; ``kill_after_last_use`` lets them go.
 """
 
@@ -66,7 +66,7 @@ def with_loads(fn: Function, weights: Sequence[Var], names: NameSupply, load: Ca
 
 
 def with_stores(body: SeqExpr, names: NameSupply, store: Callable[[int, Expr], Call]) -> SeqExpr:
-    """The body that hands each result over by ``store(its number, the result)`` behind its binding and returns nothing."""
+    """The body that hands each result over by ``store(its number, the result)`` after its binding and returns nothing."""
     results = body.body.fields if type(body.body) is Tuple else (body.body,)
 
     def hand_over(var: Expr | None) -> BindingBlock:
@@ -87,7 +87,7 @@ def with_stores(body: SeqExpr, names: NameSupply, store: Callable[[int, Expr], C
 
 @function_pass()
 def lazy_get_input(fn: Function) -> Function:
-    """Ask a callback for each parameter behind ``num_input`` at its first use."""
+    """Ask a callback for each parameter after ``num_input`` at its first use."""
     count = _inputs(fn)
     if count is None or count == len(fn.params) or "global_symbol" not in fn.attrs:
         return fn

@@ -30,7 +30,7 @@ from ....op.reduction.reduce import sum_
 GROUP = 4
 """Neighbours along the reduction that one instruction takes."""
 FEATURES = 16
-"""Columns from which on they fill a vector of sums."""
+"""Columns from which they fill a vector of sums."""
 SPACE = {R.nn.conv1d.name: "W", R.nn.conv2d.name: "HW", R.nn.conv3d.name: "DHW"}
 """Spatial axes of convolutions."""
 Emit = Callable[[Expr], Var]

@@ -93,7 +93,7 @@ def observed(mod: IRModule, whole: bool = False) -> IRModule:
 
 
 def seen_on(results: Sequence[Any], seen: Sequence[Seen]) -> None:
-    """Add what the observed ``main`` returned behind its own result for one calibration input. Raises PassError E987."""
+    """Add what the observed ``main`` returned after its own result for one calibration input. Raises PassError E987."""
     each = len(results) // max(1, len(seen))
     for n, site in enumerate(seen):
         low, high, *data = [value.numpy() for value in results[n * each : (n + 1) * each]]

@@ -220,7 +220,7 @@ def _declared(scope: Sref, buffer: Buffer, box: Sequence[IntSet], ana: Analyzer)
 
 def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, box: Sequence[IntSet], name: str) -> Stmt:
     """Loops inside ``at`` that copy a box of a buffer, as a block ``name``."""
-    axes = axes_over("v", source.shape)
+    axes = axes_over(source.shape)
     cell = tuple([axis.var for axis in axes])
     load = buffer_load(source, *cell)
     block = Block(axes, (point(source, cell),), (point(target, cell),), (), (), {}, name,
@@ -254,7 +254,7 @@ def require_between(state: ScheduleState, writers: Sequence[Sref], copy: Sref, r
 
 
 def insert(state: ScheduleState, scope: Sref, at: Sref, writers: Sequence[Sref], made: Stmt, buffer: Buffer) -> Sref:
-    """Put a nest into the body of ``at``, behind the first of the writers, and its buffer among the scope's; the nest's block."""
+    """Put a nest into the body of ``at``, after the first of the writers, and its buffer among the scope's; the nest's block."""
     allocate(state, scope, [buffer], [n for n in nodes_in(made) if type(n) is Var])
     stmts = statements_of(body_of(at))
     behind = position_of(stmts, writers[0].block) if writers else None
