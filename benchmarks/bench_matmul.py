@@ -19,8 +19,10 @@ import numpy as np
 from unity.ffi.machine_code.engine import Engine
 from unity.ffi.native.pool import pool_symbols
 from unity.ffi.targets.target import Target
+from unity.ir.module import IRModule
 from unity.script import parse
 from unity.target.cpu.codegen import build_kernels
+from unity.transform.default_schedule.apply import schedule_nests
 from unity.transform.tir.pipeline import lower_prim_funcs
 
 SOURCE = """
@@ -57,7 +59,7 @@ def main(sizes: list[int]) -> None:
     """Print one line per size."""
     functions = parse(SOURCE).prim_funcs()
     start = time.perf_counter()
-    library = build_kernels(lower_prim_funcs(functions), Target("llvm"))
+    library = build_kernels(lower_prim_funcs(schedule_nests(IRModule(functions)).prim_funcs()), Target("llvm"))
     print(f"compiled in {(time.perf_counter() - start) * 1e3:.0f} ms (0 when cached)")
     engine = Engine(pool_symbols())
     engine.add_object(library.object)

@@ -52,9 +52,11 @@ FOLDERS = {
     "ir": "ir < analysis < verifier < interpret.common < interpret.scalar < interpret.threads < interpret",
     "op": "common < elementwise < manipulate < reduction < linalg < nn < op < building",
     "script": "spelling < parser < reader.common < reader.tir < reader.relax < reader < printer < script",
-    "transform": "infra < tir.analysis < tir.blocks < tir.expressions < tir.vectors < tir.buffers < tir.loops < tir.reductions"
-    " < tir.threads < tir < schedule.core < schedule.rewrites < schedule.traces < schedule.preconditions < schedule.primitives"
-    " < schedule < auto_tensorize < default_schedule < default_schedule.gpu.common < default_schedule.gpu.products < default_schedule.gpu < relax.rewriting < relax.analysis < relax.normalize < relax.lowering < relax.memory < dpl"
+    "transform": "infra < tir.analysis < tir.blocks < tir.expressions < tir.vectors < tir.buffers < tir.loops < tir.threads < tir"
+    " < default_schedule.common < default_schedule.nests < schedule.core < schedule.rewrites < schedule.traces"
+    " < schedule.preconditions < schedule.primitives < schedule < auto_tensorize < default_schedule"
+    " < default_schedule.gpu.common < default_schedule.gpu.products < default_schedule.gpu < relax.rewriting < relax.analysis"
+    " < relax.normalize < relax.lowering < relax.memory < dpl"
     " < relax.algebra < relax.gradient < relax.params < relax.fusion < relax.interprocedural < relax.precision < relax.layout"
     " < relax < validation < transform",
     "target": "target < llvm.math < llvm < cpu < cuda < tensor_intrin < shipped",

@@ -17,7 +17,7 @@ from unity.script import parse, script
 from unity.target.cpu.codegen import write_module
 from unity.transform.all_passes import PASSES
 from unity.transform.infra.passes import Instrument, Pass, PassContext, Pipeline
-from unity.transform.relax.pipeline import DEFAULT_PIPELINE
+from unity.transform.relax.pipeline import GRAPH_PIPELINE, PLAN_PIPELINE, SCHEDULE_PIPELINE
 from unity.transform.tir.pipeline import CPU_PIPELINE
 from unity.vm.compiler.module import compile_module
 from unity.vm.executable.bytecode import program_text
@@ -32,6 +32,24 @@ stage stands is drawn in [architecture](architecture.md).
 """
 TARGET = "llvm -mcpu=x86-64-v3"
 KERNEL = "tir_mm"
+STAGES = (
+    (
+        "Graph passes",
+        "`unity/transform/relax/pipeline.py`, in order. Functions that changed are shown.",
+        GRAPH_PIPELINE,
+        None,
+    ),
+    (
+        "Scheduling",
+        "`schedule_default` tries the rules of the target, `schedule_nests` runs passes on the nests that are left; they stand "
+        f"before it here. `{KERNEL}` is shown.",
+        SCHEDULE_PIPELINE,
+        KERNEL,
+    ),
+    ("Planning of memory", "The end of `unity/transform/relax/pipeline.py`.", PLAN_PIPELINE, None),
+)
+"""Title, text, passes, and the only function that is shown."""
+ATTRS = re.compile(r"^ *T\.func_attr\(.*\n", re.MULTILINE)
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "main_job.py"
 SOURCE = re.search(r"^@I\.ir_module\n.*?return gv0\n", EXAMPLE.read_text(), re.MULTILINE | re.DOTALL).group()
 
@@ -44,11 +62,16 @@ class Watch(Instrument):
     only: str | None = None
     sections: list[str] = field(default_factory=list)
     quiet: list[str] = field(default_factory=list)
+    body: str = ""
 
     def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
         shown = changed(old, new, self.only)
         if shown:
             self.flush()
+            body, attrs = ATTRS.sub("", shown), ATTRS.search(shown)
+            if body == self.body and attrs is not None:  # the passes that it ran have shown the rest
+                shown = textwrap.dedent(attrs.group())
+            self.body = body
             self.sections += [f"{self.heading} {step}", "", summary(step), "", fence(shown), ""]
         else:
             self.quiet.append(f"`{step}`")
@@ -134,24 +157,20 @@ def build() -> str:
         fence(script(mod)), "",
     ]  # fmt: skip
     with Target(TARGET) as target:
+        for title, text, pipeline, only in STAGES:
+            lines += [f"## {title}", "", text, ""]
+            watch = Watch("###", only)
+            mod = run(pipeline, mod, watch)
+            lines += watch.sections
+        watch = Watch("###", KERNEL)
         lines += [
-            "## Graph passes",
-            "",
-            "`unity/transform/relax/pipeline.py`, in order. Functions that changed are shown.",
-            "",
-        ]
-        watch = Watch("###")
-        graph = run(DEFAULT_PIPELINE, mod, watch)
-        lines += watch.sections
-        lines += [
-            "## Passes of tensor programs", "",
+            "## Lowering", "",
             f"`unity/transform/tir/pipeline.py` lowers every tensor program of the module; `{KERNEL}` is shown.", "",
         ]  # fmt: skip
-        watch = Watch("###", KERNEL)
-        lowered = run(CPU_PIPELINE, IRModule(dict(graph.prim_funcs()), {}, {}), watch).prim_funcs()
+        lowered = run(CPU_PIPELINE, IRModule(dict(mod.prim_funcs()), {}, {}), watch).prim_funcs()
         lines += watch.sections
         text, signatures, symbols, _ = write_module(lowered, target)
-    program = compile_module(graph, signatures, symbols)
+    program = compile_module(mod, signatures, symbols)
     lines += [
         "## LLVM IR", "",
         f"`unity/target/cpu/` writes LLVM IR as text, for all kernels at once; this is a loop of `{KERNEL}` for "

@@ -31,10 +31,10 @@ from unity.target.cuda.codegen import ptx_of, write_programs
 from unity.target.cuda.kernels import thread_extents
 from unity.target.cuda.launch import TENSOR_MAP_TYPES
 from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.default_schedule.common.choices import SCHEDULE
 from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.infra.backend import backend_of
 from unity.transform.relax.pipeline import GRAPH_PIPELINE
-from unity.transform.tir.analysis.choices import SCHEDULE
 
 NEXT_TILES = (1, 2, 3)
 """Tiles of a product that the rules would take next."""

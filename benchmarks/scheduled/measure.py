@@ -15,8 +15,10 @@ from unity.ffi.machine_code.llvm import compile_ir
 from unity.ffi.native.pool import pool_symbols, set_num_threads
 from unity.ffi.targets.target import Target
 from unity.ir.function import PrimFunc
+from unity.ir.module import IRModule
 from unity.script import parse
 from unity.target.cpu.codegen import compile_options, write_module
+from unity.transform.default_schedule.apply import schedule_nests
 from unity.transform.tir.pipeline import lower_prim_funcs
 
 HEADER = "from unity.script import ir as I, tir as T\n"
@@ -37,7 +39,7 @@ def build(program: str | PrimFunc) -> Compiled:
     """Compile a program or its script, without the object cache."""
     func = program if isinstance(program, PrimFunc) else read(program)
     start = time.process_time()
-    lowered = lower_prim_funcs({"main": func})
+    lowered = lower_prim_funcs(schedule_nests(IRModule({"main": func})).prim_funcs())
     lowered_at = time.process_time()
     ir_text, _, symbols, _ = write_module(lowered, Target("llvm"))
     written_at = time.process_time()

@@ -16,11 +16,11 @@ import unity
 from unity.ir.node import replace as with_fields
 from unity.ir.stmt import Block
 from unity.ir.walk import rewrite
+from unity.transform.default_schedule.common.choices import SCHEDULE
 from unity.transform.default_schedule.gpu.products import tile_costs
 from unity.transform.default_schedule.gpu.products.tile_costs import Choice
 from unity.transform.infra.backend import GpuMachine, Machine
 from unity.transform.relax.pipeline import GRAPH_PIPELINE
-from unity.transform.tir.analysis.choices import SCHEDULE
 
 DEVICE = Machine(gpu=GpuMachine(90, 132, shared_bytes=227 << 10, warpgroups=True))
 BULK, CHANNELS = "bulk copies", "channels"

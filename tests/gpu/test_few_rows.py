@@ -18,7 +18,7 @@ from unity.ir.stmt import Block
 from unity.ir.walk import rewrite
 from unity.target import GPU_PIPELINE
 from unity.target.cuda.machine import machine_of
-from unity.transform.tir.analysis.choices import SCHEDULE
+from unity.transform.default_schedule.common.choices import SCHEDULE
 
 TARGET = "cuda -arch=sm_80"
 

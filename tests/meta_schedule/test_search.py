@@ -24,9 +24,9 @@ from unity.meta_schedule.space.paths import Paths, decided_by, decided_in, drawn
 from unity.meta_schedule.space.sketch import candidate_of, choices_in
 from unity.meta_schedule.space.tensor_instructions import TensorInstructions
 from unity.support.errors import ScheduleError
+from unity.transform.default_schedule.common.choices import choices_of
 from unity.transform.schedule import Schedule, Trace
 from unity.transform.schedule.core.tensor_intrin import TensorIntrin
-from unity.transform.tir.analysis.choices import choices_of
 
 TARGET = "llvm -mcpu=x86-64-v3"
 

@@ -21,6 +21,7 @@ import numpy as np
 from generate import random_module, random_prim_func, with_symbol
 from graph_programs import graph_inputs, graph_program
 from hostile_programs import hostile_inputs, hostile_program
+from lowering import LOOPS
 
 import unity
 from unity.ir import Call, IRModule, Var, collect, replace
@@ -33,7 +34,6 @@ from unity.script import parse
 from unity.support.errors import InternalError, UnityError
 from unity.transform import DEFAULT_PIPELINE, PASSES, FusionPattern, Pass, Pipeline, bind_params
 from unity.transform.dpl.pattern import is_const, is_op, wildcard
-from unity.transform.tir.pipeline import CPU_PIPELINE
 
 Made = tuple[IRModule, list[list[Any]]]
 NOTED: list[np.ndarray] = []
@@ -50,7 +50,7 @@ SETTLES = (
     "keep_unit_axes", "fuse_attention", "check_shapes", "compact_constants", "merge_families", "share_blocks", "auto_inline",
     "simplify_blocks", "attach_global_symbol", "eliminate_common_subexpr{call_only=True}", "alter_op_impl", "update_param_type",
     "merge_composite_functions", "run_codegen", "optimize_layout_transform", "split_layout_rewrite_preproc", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
-    "legalize_narrow_float", "canonicalize_loop", "schedule_default", "winograd", "lower_init_block", "chunk_parallel", "assert_last",
+    "legalize_narrow_float", "canonicalize_loop", "schedule_default", "schedule_nests", "winograd", "lower_init_block", "chunk_parallel", "assert_last",
     "attend_in_place",
 )  # fmt: skip
 """Passes whose second run finds nothing more to do."""
@@ -69,7 +69,7 @@ OTHERS = (
 """Passes that may go on changing, chains of passes, and passes whose options come from the module (``specific``)."""
 TENSOR_PASSES = (
     "simplify", "unroll_loop{max_copies=4}", "vectorize_loop", "loop_partition", "storage_rewrite{least_bytes=0}", "remove_no_op",
-    "instrument_bounds", "hoist_if_then_else", "compact_buffer_allocation", "plan_buffer_allocation", "schedule_default",
+    "instrument_bounds", "hoist_if_then_else", "compact_buffer_allocation", "plan_buffer_allocation", "schedule_default", "schedule_nests",
     "simplify_blocks", "split_periods", "coalesce_loops", "version_predicates", "inject_double_buffer", "legalize_narrow_float",
 )  # fmt: skip
 LAST = (
@@ -77,7 +77,7 @@ LAST = (
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,canonicalize,plan_memory,lower_alloc_tensor,kill_after_last_use",
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,lower_alloc_tensor", "lower_call_dps", "lower_alloc_tensor",
 )  # fmt: skip
-CHAINS = (str(DEFAULT_PIPELINE), str(CPU_PIPELINE))
+CHAINS = (str(DEFAULT_PIPELINE), str(LOOPS))
 """Of which a sequence may hold a beginning."""
 ROUNDS = {"to_mixed_precision": 0.1, "quantize_weights": 1e9, "winograd": 1e-3, "gradient": 1e-4}
 """How far results may be off, of the largest magnitude."""
@@ -152,7 +152,7 @@ def _builder(rng: random.Random) -> Made:
 def _lowered(rng: random.Random) -> Made:
     """Tensor programs of a graph in the middle of their lowering."""
     mod, inputs = _hostile(rng)
-    steps = CPU_PIPELINE.passes[: rng.randint(1, len(CPU_PIPELINE.passes))]
+    steps = LOOPS.passes[: rng.randint(1, len(LOOPS.passes))]
     return Pipeline((*Pipeline.parse("legalize_ops"), *steps))(mod), inputs
 
 
@@ -183,7 +183,7 @@ SOURCES: tuple[Callable[[random.Random], Made], ...] = (
 def sequence(rng: random.Random, alone: bool = False) -> list[str]:
     """Names of passes with options, in a random order; ``alone``: for a tensor program."""
     if alone:
-        steps = [str(step) for step in CPU_PIPELINE if rng.random() < rng.choice((0.5, 0.95))]
+        steps = [str(step) for step in LOOPS if rng.random() < rng.choice((0.5, 0.95))]
         for _ in range(rng.randint(0, 4)):
             steps.insert(rng.randrange(len(steps) + 1), rng.choice(TENSOR_PASSES))
         return steps[: rng.randint(1, len(steps))]
@@ -195,7 +195,7 @@ def sequence(rng: random.Random, alone: bool = False) -> list[str]:
     if rng.random() < 0.3:
         steps.append(rng.choice(LAST))
     if rng.random() < 0.15:
-        lowering = CPU_PIPELINE.passes[: rng.randint(1, len(CPU_PIPELINE.passes))]
+        lowering = LOOPS.passes[: rng.randint(1, len(LOOPS.passes))]
         steps += [str(step) for step in lowering if rng.random() < 0.95]
     return steps
 

@@ -11,6 +11,7 @@ from collections import Counter
 import numpy as np
 from access_fuzz import SIZES, arguments, random_program
 from fuzz import TIMES
+from lowering import CHECKED_LOOPS
 
 import unity
 from unity.arith.accesses import judge
@@ -63,7 +64,7 @@ def outcome(seed: int) -> str:
 def checked(seed: int) -> None:
     """With checks at run time every access outside is an error, and nothing else is."""
     func = parse(random_program(seed))
-    lowered = lower_prim_func(func, CHECKED_CPU_PIPELINE)
+    lowered = lower_prim_func(func, CHECKED_LOOPS)
     for sizes in SIZES[:6]:
         assert fails(lowered, *sizes, "E314") == fails(func, *sizes, "E310"), sizes
 

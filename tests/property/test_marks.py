@@ -18,7 +18,7 @@ from unity.ir.stmt import BACKWARDS
 from unity.script import parse
 from unity.support.errors import UnityError
 from unity.target.kernel_groups import KEY
-from unity.transform.tir.analysis.choices import PART, SCHEDULE
+from unity.transform.default_schedule.common.choices import PART, SCHEDULE
 from unity.transform.tir.analysis.parallel_cost import PARALLEL_CHUNK
 from unity.transform.tir.blocks.lower_opaque_block import DOUBLE_BUFFER, REDUCTION
 from unity.transform.tir.loops.unroll_loop import EXPLICIT, PRAGMA

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fuzz import TIMES
 from generate import Program, random_module, random_prim_func
+from lowering import LOOPS
 
 import unity.op  # noqa: F401 - fills the operator table
 from unity.ir import IRModule
@@ -19,7 +20,6 @@ from unity.script.printer.show import script
 from unity.script.reader.module import parse
 from unity.transform.infra.passes import Pipeline
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
-from unity.transform.tir.pipeline import CPU_PIPELINE
 
 INEXACT = {"legalize_ops", "fold_constant"}
 """Passes that may replace numpy's meaning of an operator by a kernel: results agree within rounding."""
@@ -59,7 +59,7 @@ def walk_pipeline(program: Program, pipeline: Pipeline, seed: int) -> None:
 @pytest.mark.parametrize("start", range(0, 30 * TIMES, 15))
 def test_lowering_of_tensor_programs(start):
     for seed in range(start, start + 15):
-        walk_pipeline(random_prim_func(random.Random(seed)), CPU_PIPELINE, seed)
+        walk_pipeline(random_prim_func(random.Random(seed)), LOOPS, seed)
 
 
 def test_graph_passes_with_a_packed_constant():

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from lowering import LOOPS
 
 from unity.ffi.abi import BufferParam, KernelSignature
 from unity.ffi.calls.kernel_calls import BRIDGE, BRIDGE_ADDRESS
@@ -96,7 +97,7 @@ class Loaded:
 
     def __init__(self, functions: dict[str, PrimFunc], lower: bool = True, target: Target = TARGET) -> None:
         ensure_pool(2)
-        self.lowered = lower_prim_funcs(functions) if lower else functions
+        self.lowered = lower_prim_funcs(functions, LOOPS) if lower else functions
         self.library: KernelLibrary = build_kernels(self.lowered, target)
         self.engine = Engine({**pool_symbols(), BRIDGE: BRIDGE_ADDRESS})
         self.engine.add_object(self.library.object)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lowering import LOOPS
 
 import unity
 from unity.script import parse
@@ -51,7 +52,7 @@ def test_each_check_counts(zeros):
 
 
 def branches(body: str) -> int:
-    lowered = lower_prim_func(parse(HEAD + body))
+    lowered = lower_prim_func(parse(HEAD + body), LOOPS)
     return write_kernels({"main": lowered}, unity.Target("llvm -mcpu=x86-64-v3")).ir_text.count("\n  br i1 ")
 
 

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 from kernels import Loaded
+from lowering import LOOPS
 from test_truncation import VALUES
 
 from unity.ffi.dtype import DataType, dtype_names
@@ -142,7 +143,7 @@ def assert_same(got: np.ndarray, want: np.ndarray, units: int, name: str) -> Non
 def test_every_operation(dtype: str, level: str) -> None:
     functions = {"main": program(dtype)[0]["main"]}
     if lacked(level):
-        return link_only(build_kernels(lower_prim_funcs(functions), target_of(level)).object)
+        return link_only(build_kernels(lower_prim_funcs(functions, LOOPS), target_of(level)).object)
     outputs = empty(dtype)
     Loaded(functions, target=target_of(level))("main", *operands(dtype), *outputs.values())
     for name, want in expected(dtype).items():
@@ -218,7 +219,7 @@ def main(A: T.Buffer((64,), "float16"), B: T.Buffer((64,), "bfloat16"), C: T.Buf
 """
     functions = {"main": parse(text % IMPORTED)}
     if lacked(level):
-        return link_only(build_kernels(lower_prim_funcs(functions), target_of(level)).object)
+        return link_only(build_kernels(lower_prim_funcs(functions, LOOPS), target_of(level)).object)
     bfloat16, c = DataType("bfloat16").numpy, np.linspace(-3.0, 1000.0, 64)
     a, b = np.linspace(0, 1000, 64).astype("float16"), np.linspace(0, 1000, 64).astype(bfloat16)
     x, y, z = np.zeros(64, "float16"), np.zeros(64, bfloat16), np.zeros(64, "float32")

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from levels import LEVELS, Level
+from lowering import LOOPS
 
 import unity
 from unity.ffi.machine_code.llvm import assembly
@@ -67,7 +68,7 @@ def test_no_wider_element_is_stored(source: str, result: str) -> None:
     """In code for AVX-512, whatever machine this is."""
     target = unity.Target("llvm -mcpu=x86-64-v4")
     programs = {f"f{lanes}": narrowing(source, result, lanes, 1, filled=False) for lanes in (2, 4, 8, 16)}
-    library = build_kernels(lower_prim_funcs(programs), target)
+    library = build_kernels(lower_prim_funcs(programs, LOOPS), target)
     text = assembly(library.ir_text, compile_options(target))
     assert "{%k1}" in text
     assert not re.findall(r"v(?:movs[sd]|mov[dq]|movlps|extractps|pextr[dq])\t.*, -?\d*\(%r.*", text)

@@ -33,6 +33,7 @@ from unity.ir.stmt import (
 )  # fmt: skip
 from unity.ir.types import Expr, prim_type
 from unity.support.errors import CodegenError
+from unity.transform.default_schedule.nests.pipeline import CPU_NESTS
 from unity.transform.infra.passes import Pipeline
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
@@ -574,7 +575,8 @@ def test_deep_programs() -> None:
 
 
 def test_pipeline_prints_and_parses() -> None:
-    assert Pipeline.parse(str(CPU_PIPELINE)) == CPU_PIPELINE
+    for pipeline in (CPU_NESTS, CPU_PIPELINE):
+        assert Pipeline.parse(str(pipeline)) == pipeline
 
 
 def intrinsic(name: str, dtype: str, *args: Expr) -> Call:

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+from lowering import LOOPS
 
 import unity
 from unity.ffi.targets.target import target
@@ -24,7 +25,7 @@ def main(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32"), i: T.
 
 
 def products(text):
-    text = write_module(lower_prim_funcs({"main": parse(text)}), target("llvm"))[0]
+    text = write_module(lower_prim_funcs({"main": parse(text)}, LOOPS), target("llvm"))[0]
     body = text[text.index("define i32 @unity.kernel.main") :]
     return [line for line in body.splitlines() if " mul nsw i64 " in line]
 
@@ -48,7 +49,9 @@ def test_values_of_a_branch_and_of_a_loop_stay_there():
 
 def test_divisions_are_written_once_in_a_block():
     stores = "".join([f"    B[i // 5, {k}] = A[i // 5, {k}] + T.float32(i % 5)\n" for k in range(16)])
-    text = write_module(lower_prim_funcs({"main": parse(TEXT[: TEXT.index("    B[")] + stores)}), target("llvm"))[0]
+    text = write_module(
+        lower_prim_funcs({"main": parse(TEXT[: TEXT.index("    B[")] + stores)}, LOOPS), target("llvm")
+    )[0]
     assert [text.count(f"= {name} i64 ") for name in ("sdiv", "srem")] == [1, 1]
 
 
@@ -76,7 +79,7 @@ def test_memory_that_nothing_writes_is_read_once():
         (head + "    for k in range(i):\n        B[k, 0] = A[i, 1]\n    B[i, 0] = A[i, 1]\n", 2),
         (head + "    for k in T.vectorized(16):\n        B[i, k] = A[i, k] + A[i, k]\n", 1),
     ):
-        written = write_module(lower_prim_funcs({"main": parse(text)}), target("llvm"))[0]
+        written = write_module(lower_prim_funcs({"main": parse(text)}, LOOPS), target("llvm"))[0]
         assert len(re.findall(r"= load [<\w ]*float", written)) == reads, text
 
 

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 from fuzz import TIMES
+from lowering import LOOPS
 
 from unity.ffi.dtype import DataType
 from unity.ffi.targets.target import Target
@@ -17,11 +18,10 @@ from unity.ir.walk import collect
 from unity.script import parse
 from unity.target.cpu.backend import CPU
 from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.default_schedule.common.choices import SCHEDULE, choices_of, without_decisions
 from unity.transform.infra.backend import Machine
 from unity.transform.schedule import Schedule
-from unity.transform.tir.analysis.choices import SCHEDULE, choices_of, without_decisions
 from unity.transform.tir.loops.unroll_loop import statement_count
-from unity.transform.tir.pipeline import CPU_PIPELINE
 
 LEVELS = {f"v{level}": Target(f"llvm -mcpu=x86-64-v{level}") for level in (2, 3, 4)}
 TILES = Machine(64, 32, ("amx_bf16bf16f32", "dot_16x2_bf16_avx512_local"))
@@ -138,7 +138,7 @@ def built(fn, constants, target):
 def lowered(fn, target):
     """The program with flat loops, for a target."""
     with target:
-        return CPU_PIPELINE(IRModule({"main": fn}, {}, {}))["main"]
+        return LOOPS(IRModule({"main": fn}, {}, {}))["main"]
 
 
 def explored(fn, constants, target):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from levels import LEVELS, Level
+from lowering import LOOPS
 
 import unity
 from unity.ir.stmt import For
@@ -42,5 +43,5 @@ def test_partial_vectors(level: Level, columns: int) -> None:
 
 def test_no_lane_runs_alone() -> None:
     with unity.Target("llvm -mcpu=x86-64-v4"):
-        lowered = lower_prim_funcs({"bag": bag(95)})["bag"]
+        lowered = lower_prim_funcs({"bag": bag(95)}, LOOPS)["bag"]
     assert {loop.loop_var.name for loop in collect(lowered.body, For)} == {"n", "k"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lowering import LOOPS
 
 import unity
 from unity.ir import Call, Var, collect, prim_type, structural_equal, structural_hash
@@ -15,7 +16,6 @@ from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, bind_params, fuse_ops_by_pattern
 from unity.transform.dpl.pattern import is_op, wildcard
-from unity.transform.tir.pipeline import CPU_PIPELINE
 
 
 def test_a_match_that_nothing_uses_stays_for_dead_code() -> None:
@@ -173,8 +173,8 @@ class Module:
     def main(x: R.Tensor((4,), "float64")):
         return R.sum(x)
 """)
-    lowered = Pipeline.parse(f"legalize_ops,{CPU_PIPELINE}")(mod)
-    Pipeline.parse(str(CPU_PIPELINE))(lowered)
+    lowered = Pipeline.parse(f"legalize_ops,{LOOPS}")(mod)
+    Pipeline.parse(str(LOOPS))(lowered)
     assert float(np.asarray(unity.VirtualMachine(unity.compile(lowered))["main"](np.arange(4.0)))) == 6
 
 

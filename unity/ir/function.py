@@ -125,12 +125,19 @@ def has_global_symbol(fn: Function | PrimFunc) -> bool:
 
 
 SCHEDULED = "tir.is_scheduled"
-"""The attribute of tensor programs whose loops stay as they are."""
+"""The attribute of tensor programs whose loops are chosen: true where a schedule made them."""
+BY_NESTS = "nests"
+"""The value of ``SCHEDULED`` where the loops were chosen nest by nest: lowering still joins and shares loops of several."""
 
 
 def is_scheduled(fn: PrimFunc) -> bool:
-    """True when a schedule made the loops, which passes leave as they are."""
+    """True when the loops are chosen: scheduling leaves them as they are."""
     return bool(fn.attrs.get(SCHEDULED))
+
+
+def keeps_loops(fn: PrimFunc) -> bool:
+    """True when a schedule made the loops, which lowering leaves as they are as well."""
+    return is_scheduled(fn) and fn.attrs[SCHEDULED] != BY_NESTS
 
 
 def may_alias(fn: PrimFunc) -> bool:

@@ -46,9 +46,10 @@ def cached_build(source: IRModule, config: BuildConfig) -> CachedBuild | None:
     parts: dict[str, str] = {}
     for target in dict.fromkeys([config.target, *by_target(source, config.target)]):
         backend, found = backend_of(target), kernel_parts(config.lowering_for(target), target)
-        if not found or not are_own(backend.rules):
+        if not found or not are_own(backend.rules) or not is_own(backend.nests):
             return None
-        found |= {"machine": repr(backend.machine(target)), "rules": repr([rule.name for rule in backend.rules])}
+        scheduling = {"rules": repr([rule.name for rule in backend.rules]), "nests": str(backend.nests)}
+        found |= {"machine": repr(backend.machine(target)), **scheduling}
         parts = {name: "; ".join(filter(None, (parts.get(name), text))) for name, text in found.items()}
     database = SCHEDULES.top
     if database is not None:

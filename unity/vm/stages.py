@@ -28,9 +28,10 @@ from ..support.progress import report_progress
 from ..support.recursion import deep_recursion
 from ..support.schema import Misfit
 from ..target.signature import symbol_vars
+from ..transform.default_schedule.apply import schedule_nests
 from ..transform.infra.backend import backend_of, by_target
 from ..transform.infra.constant_lifetime import watching
-from ..transform.infra.passes import Pass, PassContext, Pipeline
+from ..transform.infra.passes import NO_PASSES, Pass, PassContext, Pipeline
 from ..transform.relax.pipeline import DEVICE_PLAN_PIPELINE, GRAPH_PIPELINE, PLAN_PIPELINE, SCHEDULE_PIPELINE
 from ..transform.tir.buffers.instrument_bounds import instrument_bounds
 from ..transform.tir.check_bounds import check_bounds
@@ -48,7 +49,8 @@ from .virtual_machine import EXEC_MODES, VirtualMachine
 
 Passes = Callable[[IRModule], IRModule] | Sequence[Pass] | str
 """Graph passes as they are given: a pipeline or another function, passes in order, the text of a pipeline."""
-NO_PASSES = Pipeline(())
+NESTS_ALONE = Pipeline((schedule_nests,))
+"""The scheduling of what passes that a caller chose left without a schedule."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,7 +81,8 @@ def configure(
     target: str | Target | None = None, *, exec_mode: str = "native", pipeline: Passes | None = None,
     tir_pipeline: Pipeline | None = None,
 ) -> BuildConfig:  # fmt: skip
-    """A build for a target; ``pipeline`` takes the place of the passes of ``graph``, ``schedule`` and ``plan`` together.
+    """A build for a target; ``pipeline`` takes the place of the passes of ``graph``, ``schedule`` and ``plan`` together. What
+    it leaves unscheduled is scheduled nest by nest.
 
     Raises VMError E631 for an unknown mode, CodegenError E530 and E531 for a target, PassError for a pipeline.
     """
@@ -93,7 +96,7 @@ def configure(
     if given is None:
         stages = GRAPH_PIPELINE, SCHEDULE_PIPELINE, PLAN_PIPELINE if on_host else DEVICE_PLAN_PIPELINE
     else:
-        stages = given if callable(given) else Pipeline.of(given), NO_PASSES, NO_PASSES
+        stages = given if callable(given) else Pipeline.of(given), NESTS_ALONE, NO_PASSES
     lowering = backend.lowering(bool_option("UNITY_BOUNDS")) if tir_pipeline is None else Pipeline.of(tir_pipeline)
     captured = PassContext.current().cuda_graph and not on_host
     return BuildConfig(chosen, *stages, lowering, exec_mode, captured)
@@ -138,7 +141,8 @@ def graph(mod: IRModule, config: BuildConfig) -> IRModule:
 
 
 def schedule(mod: IRModule, config: BuildConfig) -> IRModule:
-    """The loops of tensor programs are chosen by the rules of the target, constants packed as they want them."""
+    """The loops of tensor programs are chosen, by the rules of the target and then nest by nest, constants packed as they want
+    them."""
     return _apply(mod, config.schedule, config)
 
 

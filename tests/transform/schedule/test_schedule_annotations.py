@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lowering import LOOPS
 from schedule_hostile import HOSTILE
 from schedule_programs import module
 from test_schedule_hostile import MODULES, arguments, compare, reference
@@ -19,7 +20,6 @@ from unity.ir import IRModule
 from unity.ir.interpret import run
 from unity.support.errors import PassError, ScheduleError
 from unity.transform.schedule import Schedule
-from unity.transform.tir.pipeline import CPU_PIPELINE
 
 NAMES = [
     *PROGRAMS,
@@ -60,7 +60,7 @@ def noted(name: str, seed: int) -> Schedule:
 def lowered(mod: IRModule) -> IRModule | None:
     """The module as the code generator gets it, None where the lowering refuses a note."""
     try:
-        return CPU_PIPELINE(mod)  # type: ignore[no-any-return]
+        return LOOPS(mod)  # type: ignore[no-any-return]
     except PassError as error:
         assert error.code in ("E532", "E376"), error
         return None

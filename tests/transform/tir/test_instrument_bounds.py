@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lowering import CHECKED_LOOPS
 from tir_programs import HEADER, PROGRAMS, arguments
 
 import unity
@@ -28,7 +29,7 @@ def test_right_programs_stay_right(name: str) -> None:
     func = parse(HEADER + PROGRAMS[name])
     plain, checked = arguments(name), arguments(name)
     run(func, None, *plain)
-    run(lower_prim_func(func, CHECKED_CPU_PIPELINE), None, *checked)
+    run(lower_prim_func(func, CHECKED_LOOPS), None, *checked)
     for a, b in zip(plain, checked, strict=True):
         np.testing.assert_allclose(
             a.astype("float64"), b.astype("float64"), rtol=2e-2 if name == "narrow" else 1e-6, atol=1e-6
@@ -37,12 +38,12 @@ def test_right_programs_stay_right(name: str) -> None:
 
 def test_loop_bounds_prove_most_checks_away() -> None:
     func = parse(HEADER + PROGRAMS["matmul"])
-    assert not collect(lower_prim_func(func, CHECKED_CPU_PIPELINE).body, AssertStmt)
+    assert not collect(lower_prim_func(func, CHECKED_LOOPS).body, AssertStmt)
 
 
 def test_a_wrong_index_is_an_error() -> None:
     func = parse(HEADER + GATHER)
-    lowered = lower_prim_func(func, CHECKED_CPU_PIPELINE)
+    lowered = lower_prim_func(func, CHECKED_LOOPS)
     a, out = np.arange(8, dtype="float32"), np.zeros(4, "float32")
     good, bad = np.array([3, -5, 99, 7], "int32"), np.array([0, 1, 8, 2], "int32")
     run(lowered, None, a, good, out)

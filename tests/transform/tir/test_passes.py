@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lowering import LOOPS
 from tir_programs import HEADER, PROGRAMS, arguments
 
 from unity.ir.function import PrimFunc
@@ -12,7 +13,6 @@ from unity.ir.module import IRModule
 from unity.ir.structural import structural_equal
 from unity.ir.verifier.verifier import verify
 from unity.script import parse, script
-from unity.transform.tir.pipeline import CPU_PIPELINE
 
 
 def read(text: str) -> PrimFunc:
@@ -32,7 +32,7 @@ def results(func: PrimFunc, name: str) -> list[np.ndarray]:
 def test_each_pass_keeps_the_meaning(name: str) -> None:
     func = read(PROGRAMS[name])
     expected = results(func, name)
-    for step in CPU_PIPELINE:
+    for step in LOOPS:
         lowered = step.on(func)
         if lowered is func:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lowering import LOOPS
 
 import unity
 from unity.ir.scalar import Shuffle
@@ -42,5 +43,5 @@ def test_what_could_overflow_goes_in_order() -> None:
     for dtype, shifted in (("float64", False), ("float32", True)):
         programs = unity.transform.legalize_ops(parse(SUM.format(dtype=dtype, exclusive=False))).prim_funcs()
         with unity.Target("llvm -mcpu=x86-64-v3"):
-            lowered = lower_prim_funcs(programs)
+            lowered = lower_prim_funcs(programs, LOOPS)
         assert any([collect(fn.body, Shuffle) for fn in lowered.values()]) == shifted

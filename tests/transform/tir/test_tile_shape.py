@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unity.transform.tir.analysis.tile_shape import tile_shape
+from unity.transform.default_schedule.common.tile_shape import tile_shape
 
 
 @pytest.mark.parametrize("columns", [768, 1024, 2304, 3072, 50257])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes  # noqa: F401 - numpy then knows bfloat16
 import numpy as np
 import pytest
+from lowering import LOOPS
 
 import unity
 from unity.ir.scalar import Shuffle
@@ -34,7 +35,7 @@ def program(shape: tuple[int, ...], order: tuple[int, ...], dtype: str, value: s
 
 
 def shuffles(text: str) -> int:
-    return len(collect(lower_prim_func(parse(text)).body, Shuffle))
+    return len(collect(lower_prim_func(parse(text), LOOPS).body, Shuffle))
 
 
 @pytest.mark.parametrize("dtype", ("float32", "float64", "int16", "float16", "bfloat16", "uint32"))

@@ -24,10 +24,10 @@ from ...ir.walk import substitute
 from ...support.errors import ScheduleError, UnityError
 from ...transform.default_schedule.apply import schedule_function
 from ...transform.default_schedule.base import Scheduled, mark_scheduled
+from ...transform.default_schedule.common.choices import is_decided
 from ...transform.default_schedule.packing import Packing
 from ...transform.infra.backend import backend_of
 from ...transform.schedule import Schedule, Trace
-from ...transform.tir.analysis.choices import is_decided
 from ...vm.confined import check_confined
 from ..core.arg_info import ArgInfo, TensorInfo
 from ..core.measure_candidate import MeasureCandidate

@@ -13,8 +13,8 @@ from typing import Any
 
 from ...ir.structural import structural_hash
 from ...support.errors import UnityError
+from ...transform.default_schedule.common.choices import choices_of
 from ...transform.schedule import Schedule, Trace
-from ...transform.tir.analysis.choices import choices_of
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import MAIN, CostModel, Measured, SearchStrategy, TuneContext
 from ..space.paths import Paths, decided_by, decided_in, drawn

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from ...ir.function import PrimFunc
 from ...ir.stmt import Block
 from ...ir.walk import collect
+from ...transform.default_schedule.common.choices import SCHEDULE, Choice
 from ...transform.schedule import Trace
-from ...transform.tir.analysis.choices import SCHEDULE, Choice
 
 Decided = Mapping[str, Mapping[str, int] | None]
 """Answers of a draw: a number by the name of a decision, by block."""

@@ -13,13 +13,13 @@ from ...ir.function import PrimFunc, is_scheduled
 from ...ir.module import IRModule
 from ...ir.stmt import Block
 from ...ir.walk import collect
-from ...transform.default_schedule.apply import schedule_function
+from ...transform.default_schedule.apply import schedule_function, schedule_nests
 from ...transform.default_schedule.base import Scheduled, mark_scheduled
+from ...transform.default_schedule.common.choices import SCHEDULE, Choice, choices_of
 from ...transform.infra.backend import backend_of
 from ...transform.infra.passes import Pipeline
 from ...transform.schedule import Schedule
 from ...transform.schedule.core.registry import STEP
-from ...transform.tir.analysis.choices import SCHEDULE, Choice, choices_of
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import MAIN, TuneContext
 
@@ -41,17 +41,18 @@ def start(mod: IRModule, seed: int | None = None) -> Schedule:
 
 
 def scheduled_by_rules(context: TuneContext, fn: PrimFunc) -> Scheduled:
-    """The program as a build schedules it. Where no rule applies the passes of the lowering do."""
+    """The program as the rules schedule it. What they leave is scheduled nest by nest (`lowered`)."""
     rules = backend_of(context.target).rules
     found = schedule_function(MAIN, fn, set(context.constants), context.machine, rules, quiet=True)
     return found if found is not None else Scheduled(fn, "loops by passes")
 
 
 def lowered(context: TuneContext, fn: PrimFunc) -> PrimFunc:
-    """A scheduled program with its loops in place, before they become vectors and copies, and buffers with their axes."""
+    """A program that rules scheduled with all its loops in place, before they become vectors and copies, and buffers with their
+    axes."""
     passes = backend_of(context.target).pipeline.passes
     end = next((place for place, one in enumerate(passes) if one.name in LAST), len(passes))
-    pipeline = Pipeline(passes[:end])
+    pipeline = Pipeline((schedule_nests, *passes[:end]))
     return pipeline(IRModule({MAIN: fn}, {}, {})).prim_funcs()[MAIN]
 
 

@@ -28,6 +28,7 @@ from ...ffi.tensor import Tensor
 from ...ir.module import IRModule
 from ...ir.pack import unpack
 from ...support.errors import ScheduleError
+from ...transform.default_schedule.apply import schedule_nests
 from ...transform.default_schedule.packing import Packing
 from ...vm.load import load
 from ...vm.stages import configure, kernels, link
@@ -62,8 +63,8 @@ def build_program(program: bytes, target: str) -> bytes:
     """The saved executable of a packed program. Raises UnityError."""
     func = unpack(program)
     config = configure(Target(target))
-    mod = IRModule({MAIN: func}, {}, {})
     with config.target:
+        mod = schedule_nests(IRModule({MAIN: func}, {}, {}))
         executable = link(mod, kernels(mod, config), config)
     executable.own_code = None  # workers have LLVM: they make the package's own code once, not for each candidate
     with tempfile.TemporaryDirectory(prefix="unity-build-") as folder:

@@ -13,6 +13,7 @@ from ...ffi.targets.target import Target
 from ...ir.function import PrimFunc
 from ...transform.default_schedule.few_columns import FEW_COLUMNS
 from ...transform.default_schedule.matmul import CONTRACTION
+from ...transform.default_schedule.nests.pipeline import CPU_NESTS
 from ...transform.default_schedule.recurrent_matmul import REPEATED
 from ...transform.default_schedule.separated import SEPARATED
 from ...transform.default_schedule.split_reductions import SPLIT
@@ -74,10 +75,11 @@ def _of_processor(processor: Processor) -> Machine:
 
 CPU = Backend(
     LLVM, CPU_RUNTIME, _generate,
-    pipeline=CPU_PIPELINE,
-    checked_pipeline=CHECKED_CPU_PIPELINE,
     machine=machine_of,
     rules=(CONTRACTION, FEW_COLUMNS, SEPARATED, WINDOWS, REPEATED, SPLIT),
+    nests=CPU_NESTS,
+    pipeline=CPU_PIPELINE,
+    checked_pipeline=CHECKED_CPU_PIPELINE,
     cache_key=_cache_key,
 )  # fmt: skip
 register_target(CPU)

@@ -13,8 +13,8 @@ from ...ir.analysis.reductions import reduction_operand
 from ...ir.scalar import BufferLoad, Cast, Mul
 from ...ir.stmt import Block
 from ...ir.types import Expr
+from ..default_schedule.common.choices import INTRINSIC, decisions
 from ..schedule.core.tensor_intrin import TensorIntrin
-from ..tir.analysis.choices import INTRINSIC, decisions
 from .pairing import Description, describe
 
 

@@ -20,9 +20,9 @@ from ...ir.stmt import BufferStore
 from ...ir.types import Expr
 from ...ir.walk import free_vars
 from ...support.errors import ScheduleError
+from ..default_schedule.common.choices import INTRINSIC, SCHEDULE, decisions
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.core.tensor_intrin import TensorIntrin
-from ..tir.analysis.choices import INTRINSIC, SCHEDULE, decisions
 from ..tir.analysis.loop_nests import slope
 from .dots import dot_named
 from .mapping import (

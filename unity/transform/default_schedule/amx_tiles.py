@@ -15,9 +15,9 @@ from ...ir.scalar import BufferLoad, IterVar
 from ...ir.walk import used_vars
 from ..auto_tensorize.dots import decided_intrinsic
 from ..infra.backend import Machine
-from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import slope
 from .base import split_and_vectorize
+from .common.choices import choose
 from .contraction import Contraction, extent_of
 
 if TYPE_CHECKING:

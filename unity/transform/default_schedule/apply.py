@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...arith.cost import keep_cost
+from ...arith.cost import WORK, keep_cost
 from ...ffi.native.compact import compact
 from ...ffi.targets.target import Target, target as make_target
 from ...ir.expr import Call, Constant, GlobalVar, Tuple
-from ...ir.function import Function, PrimFunc, is_scheduled
+from ...ir.function import BY_NESTS, SCHEDULED, Function, PrimFunc, is_scheduled
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.relation import tensor_type
@@ -30,12 +30,12 @@ from ...ir.walk import collect, rewrite
 from ...op.common.table import R
 from ...support.context_stack import ContextStack
 from ...support.options import bool_option
-from ..infra.backend import Machine, backend_of, register_target, target_of
+from ..infra.backend import Machine, backend_of, by_target, register_target, target_of
 from ..infra.constant_lifetime import drop_use
 from ..infra.constant_provenance import derive, peek, recipe
 from ..infra.passes import PassContext, function_pass, module_pass
-from ..tir.analysis.choices import is_decided, without_decisions
 from .base import Rule, Scheduled
+from .common.choices import is_decided, without_decisions
 from .inlined import inlined
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
@@ -205,6 +205,29 @@ class _Packer:
             assert isinstance(node.ty, TensorType)
             found = self.made[key] = Constant(packed, tensor_type(packed.shape, node.ty.dtype))
         return found
+
+
+@module_pass()
+def schedule_nests(mod: IRModule) -> IRModule:
+    """Choose the loops of the tensor programs that no rule and nobody else scheduled, nest by nest.
+
+    Marks them as scheduled.
+    """
+    made: dict[str, PrimFunc] = {}
+    for target, functions in by_target(mod, make_target()).items():
+        left = [name for name, fn in functions.items() if not is_scheduled(fn)]
+        nests = backend_of(target).nests if left else None
+        if nests is not None and nests.passes:
+            with target:
+                done = nests(IRModule(functions, {}, {})).prim_funcs()
+            made |= {name: _marked(done[name], functions[name]) for name in left}
+    return mod.with_functions(made)
+
+
+def _marked(fn: PrimFunc, source: PrimFunc) -> PrimFunc:
+    """A program whose nests are scheduled, with the work of its source."""
+    known = fn is source or WORK in fn.attrs
+    return (fn if known else keep_cost(fn, source)).with_attr(SCHEDULED, BY_NESTS)
 
 
 recipe("compact")(compact)

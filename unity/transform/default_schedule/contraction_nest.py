@@ -3,8 +3,9 @@
 Not here: which contractions, and what their operands look like (`matmul.py`).
 
 Long sums go in chunks, whose sums live in one tile of registers, which is added to the tile of totals after each chunk; how long a
-chunk is stands in ``transform/tir/analysis/tile_shape.py``. Where few rows wait for long panels of weights, chunks go outside of
-the tiles: the part of a panel that a chunk needs is used for all rows while it is near, and the next one fetched meanwhile.
+chunk is stands in `transform/default_schedule/common/tile_shape.py`. Where few rows wait for long panels of weights, chunks go
+outside of the tiles: the part of a panel that a chunk needs is used for all rows while it is near, and the next one fetched
+meanwhile.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from ...ir.expr import IntImm
 from ..auto_tensorize.dots import Dot
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
-from ..tir.analysis.choices import choose
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
-from ..tir.analysis.tile_shape import CHUNK, SHARED_TILES, chunk_of, most_rows, tile_cost, tile_shape
-from ..tir.analysis.tiles import UNKNOWN
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFETCH_PANEL
 from ..tir.loops.loop_partition import HINT
 from .base import split_and_vectorize
+from .common.choices import choose
+from .common.tile_shape import CHUNK, SHARED_TILES, chunk_of, most_rows, tile_cost, tile_shape
 from .contraction import Contraction, extent_of, steps_of
+from .nests.tiles import UNKNOWN
 
 UNROLLED = 16
 """Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""

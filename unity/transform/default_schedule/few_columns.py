@@ -19,12 +19,12 @@ from ...ir.stmt import Block
 from ...ir.types import Expr
 from ...ir.walk import collect, rewrite
 from ..infra.backend import Machine
-from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import stride_class
-from ..tir.analysis.tile_shape import LATENCY
-from ..tir.analysis.tiles import UNKNOWN
 from .base import Rule, Scheduled
+from .common.choices import choose
+from .common.tile_shape import LATENCY
 from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
+from .nests.tiles import UNKNOWN
 from .packing import Packing
 from .split_reductions import schedule_split
 

@@ -21,7 +21,7 @@ from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import Expr, prim_type
 from ...ir.walk import free_vars, rewrite, substitute
 from .contraction import Contraction, extent_of, is_parameter, steps_of
-from .nests import iterator, nest_of, output_axes
+from .nest_building import iterator, nest_of, output_axes
 from .packing import Packing, block_name
 
 COPIED, MOVED = 12, 60

@@ -17,9 +17,9 @@ from ...ir.stmt import Block, BufferStore
 from ...ir.walk import collect, used_vars
 from ...support.errors import ScheduleError
 from ..infra.backend import Machine
-from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import is_choice
 from .base import program_of, schedule_of
+from .common.choices import choose
 
 MASKED_BYTES, ITEM = 64, 4
 """Bytes of vectors that have masks, and of elements that borders were measured with."""

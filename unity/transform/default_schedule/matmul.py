@@ -21,15 +21,15 @@ from ...support.errors import ScheduleError
 from ..auto_tensorize.dots import Dot, decided_intrinsic
 from ..infra.backend import Machine
 from ..schedule import BlockRV, Schedule
-from ..tir.analysis.choices import choose, choose_lanes
 from ..tir.analysis.loop_nests import slope
-from ..tir.analysis.tiles import UNKNOWN
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of, tile_multiple
 from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of, vectorize_copy
+from .common.choices import choose, choose_lanes
 from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
 from .contraction_dots import dot_multiple, dot_of
 from .contraction_nest import is_large, tile_nest, tile_size, transpose_tile
 from .gathered import fused_reductions, gather
+from .nests.tiles import UNKNOWN
 from .packing import Packing
 from .padding import in_squares, is_turned, pad_to_tiles
 from .transposed_output import columns_last

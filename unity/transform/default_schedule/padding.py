@@ -35,12 +35,12 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import rewrite, substitute
 from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import cell_nest, slope
-from ..tir.analysis.tiles import UNKNOWN
-from ..tir.loops.transposed import transposed
 from .amx_tiles import row_step
 from .base import PARALLEL_CELLS
 from .contraction import Contraction, is_parameter, steps_of
-from .nests import iterator, nest_of, output_axes
+from .nest_building import iterator, nest_of, output_axes
+from .nests.tiles import UNKNOWN
+from .nests.transposed import transposed
 from .packing import Packing, block_name
 
 

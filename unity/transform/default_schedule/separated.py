@@ -20,10 +20,10 @@ from ...ir.stmt import AllocBuffer, Block, BufferStore, Stmt, seq, statements_of
 from ...ir.types import prim_type
 from ...ir.walk import collect, free_vars, fresh_copy, rewrite, substitute
 from ..infra.backend import Machine
-from ..tir.analysis.choices import choose, part_of
 from ..tir.analysis.loop_nests import JOINS, Nest, cell_nest, neutral_value, reduced_value
 from .base import Rule, Scheduled
-from .nests import nest_of, output_axes
+from .common.choices import choose, part_of
+from .nest_building import nest_of, output_axes
 
 GAIN = 1.5
 """Steps by those that are left from which on the rule takes a window: what lies between the two costs a store and loads."""

@@ -19,11 +19,11 @@ from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import Schedule
-from ..tir.analysis.choices import choose, part_of
 from ..tir.analysis.loop_nests import cell_nest, reduced_value
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK, store_work
-from ..tir.analysis.tiles import extent_of
 from .base import Rule, Scheduled, program_of, schedule_of
+from .common.choices import choose, part_of
+from .nests.tiles import extent_of
 
 MOST_PIECES = 64
 """Pieces of a long reduction."""

@@ -18,7 +18,7 @@ from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import prim_type
 from ...ir.walk import rewrite
 from .contraction import Contraction, is_parameter
-from .nests import nest_of, output_axes
+from .nest_building import nest_of, output_axes
 from .packing import block_name
 
 

@@ -18,10 +18,10 @@ from ...ir.walk import collect, free_vars
 from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
-from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
 from ..tir.analysis.parallel_cost import SHARED_WORK
 from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of, split_and_vectorize
+from .common.choices import choose
 from .contraction import extent_of, is_parameter, steps_of
 
 PLACES = 14

@@ -20,7 +20,7 @@ from ...ir.module import IRModule
 from ...support.arguments import checked
 from ...support.errors import CodegenError
 from ...support.lazy import load
-from .passes import Pipeline
+from .passes import NO_PASSES, Pipeline
 
 if TYPE_CHECKING:
     from ..default_schedule.base import Rule
@@ -96,10 +96,10 @@ def _any_machine(target: Target) -> Machine:
 class Backend:
     """A kind of targets: how descriptions are written (``kind``), what runs code (``runtime``), how code is made (``generate``).
 
-    ``pipeline`` lowers tensor programs; ``checked_pipeline`` does with every index checked at run time (None: E530 where that is
-    asked for); ``graph_pipeline`` are the graph passes (None: ``DEFAULT_PIPELINE``). ``machine`` describes the machine of a target,
-    ``rules`` are the default schedules, in the order in which they are tried; ``lowerings`` are those of operators (by name) that
-    the kind has for itself. ``cache_key`` is whatever decides the code besides
+    ``graph_pipeline`` are the graph passes (None: ``DEFAULT_PIPELINE``). ``machine`` describes the machine of a target. Scheduling
+    tries ``rules``, the default schedules, in order; ``nests`` then choose the loops of what no rule scheduled. ``pipeline`` lowers
+    scheduled tensor programs; ``checked_pipeline`` does with every index checked at run time (None: E530 where that is asked for).
+    ``lowerings`` are those of operators (by name) that the kind has for itself. ``cache_key`` is whatever decides the code besides
     the program, the passes, the target's text and this package: versions of tools above all. None: code is made in each build.
     ``of_device`` is the target of a device of the runtime, by its index, where nobody names one.
     """
@@ -112,6 +112,7 @@ class Backend:
     graph_pipeline: Pipeline | None = None
     machine: Callable[[Target], Machine] = _any_machine
     rules: tuple[Rule, ...] = ()
+    nests: Pipeline = NO_PASSES
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     cache_key: Callable[[Target], str] | None = None
     of_device: Callable[[int], str] | None = None

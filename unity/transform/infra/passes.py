@@ -270,6 +270,9 @@ class Pipeline:
         return Pipeline(tuple(steps))
 
 
+NO_PASSES = Pipeline(())
+
+
 @guarded_class
 class Sequential(Pipeline):
     """A pipeline as TVM makes it. Inside another one its passes have at least its ``opt_level``, and those named in ``required``

@@ -7,8 +7,7 @@ dataflow blocks.
 
 from __future__ import annotations
 
-from ..default_schedule import schedule_default
-from ..default_schedule.apply import compact_constants
+from ..default_schedule.apply import compact_constants, schedule_default, schedule_nests
 from ..infra.passes import Pipeline
 from ..tir.blocks.auto_inline import auto_inline
 from ..tir.blocks.op_pattern import annotate_tir_op_pattern
@@ -75,8 +74,8 @@ GRAPH_PIPELINE = Pipeline(
 )
 """Operators become calls of tensor programs, fused."""
 
-SCHEDULE_PIPELINE = Pipeline((schedule_default, compact_constants))
-"""Loops are chosen; constants are laid out as they want them."""
+SCHEDULE_PIPELINE = Pipeline((schedule_default, schedule_nests, compact_constants))
+"""Loops are chosen, by the rules of the target and then nest by nest; constants are laid out as they want them."""
 
 PLAN_PIPELINE = Pipeline(
     (

@@ -1,4 +1,4 @@
-"""The lowering of tensor programs for a processor, in order."""
+"""The lowering of scheduled tensor programs for a processor, in order."""
 
 from __future__ import annotations
 
@@ -25,12 +25,8 @@ from .loops.coalesce_loops import coalesce_loops, split_periods
 from .loops.fuse_outer_loops import fuse_outer_loops
 from .loops.hoist_if_then_else import hoist_if_then_else
 from .loops.loop_partition import loop_partition
-from .loops.order_loops import order_loops
-from .loops.prefix_sums import prefix_sums
 from .loops.unroll_loop import unroll_loop
 from .loops.version_predicates import version_predicates
-from .reductions.tile_reductions import tile_reductions
-from .reductions.vectorize_reductions import vectorize_reductions
 from .threads.inject_software_pipeline import inject_double_buffer
 from .vectors.configure_tiles import configure_tiles
 from .vectors.independent_lanes import independent_lanes
@@ -39,10 +35,6 @@ from .vectors.vectorize_loop import vectorize_loop
 CPU_PIPELINE = Pipeline((
     bind_shared,
     canonicalize_loop,
-    tile_reductions,
-    vectorize_reductions,
-    prefix_sums,
-    order_loops,
     lower_init_block,
     plan_buffer_allocation,
     lower_match_buffer,

@@ -13,8 +13,8 @@ from ....ir.walk import collect, used_vars
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import Schedule
-from ...tir.analysis.choices import choose
 from ...tir.analysis.loop_nests import stride_class
+from ..common.choices import choose
 from .common.stages import Stage, distribute_loop, is_multiple, one_loop_each, size_of, threads_for, variables
 
 VECTOR_BYTES = 16

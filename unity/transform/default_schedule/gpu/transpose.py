@@ -22,7 +22,7 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.loop_nests import stride_class
 from ..base import program_of, schedule_of
-from ..nests import INT, iterators_of, nest_of, replace_nests
+from ..nest_building import INT, iterators_of, nest_of, replace_nests
 from .common.stages import Stage, is_simple, stages_of, variables
 
 SIDE = 32

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ....ir.build import add, cast, ceildiv, const, dtype_of, floordiv, floormod, is_int, lt, maximum, mul, select
 from ....ir.expr import Call, IntImm, Var
-from ....ir.function import PrimFunc, is_scheduled, may_alias
+from ....ir.function import PrimFunc, keeps_loops, may_alias
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad, Min
 from ....ir.stmt import AttrStmt, Bind, BufferStore, For, Stmt, seq
@@ -133,6 +133,6 @@ def _shared(stmt: object) -> Stmt | None:
 @prim_func_pass()
 def share_loops(func: PrimFunc) -> PrimFunc:
     """Share outermost independent loops between threads. For programs without blocks whose buffers have their axes."""
-    if is_scheduled(func) or may_alias(func):
+    if keeps_loops(func) or may_alias(func):
         return func
     return rewrite_outermost(func, _shared)

@@ -20,7 +20,7 @@ from ....ir.analysis.reductions import REDUCTION
 from ....ir.analysis.use import size_symbols
 from ....ir.build import add, dtype_of, floordiv, int_imm, is_int, mul, scalar_type, sub
 from ....ir.expr import IntImm, Var
-from ....ir.function import PrimFunc, is_scheduled
+from ....ir.function import PrimFunc, keeps_loops
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
 from ....ir.stmt import AttrStmt, BufferStore, For, Stmt
@@ -120,7 +120,7 @@ class _Coalesce(StatementRewriter):
 @prim_func_pass()
 def coalesce_loops(func: PrimFunc) -> PrimFunc:
     """Join two nested loops that walk through memory like one. For flat buffers."""
-    if is_scheduled(func):
+    if keeps_loops(func):
         return func
     return replace(func, body=_Coalesce(size_symbols(func))(func.body))
 
@@ -168,6 +168,6 @@ class _Split(StatementRewriter):
 @prim_func_pass()
 def split_periods(func: PrimFunc) -> PrimFunc:
     """Split innermost loops at the period of what they read. For flat buffers."""
-    if is_scheduled(func):
+    if keeps_loops(func):
         return func
     return replace(func, body=_Split()(func.body))

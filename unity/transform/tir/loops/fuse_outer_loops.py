@@ -14,7 +14,7 @@ from typing import Any
 
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
-from ....ir.function import PrimFunc, is_scheduled, may_alias
+from ....ir.function import PrimFunc, keeps_loops, may_alias
 from ....ir.node import replace
 from ....ir.scalar import Add
 from ....ir.stmt import AllocBuffer, AssertStmt, Evaluate, For, Return, SeqStmt, Stmt, While, seq
@@ -120,6 +120,6 @@ def fuse_outer_loops(func: PrimFunc) -> PrimFunc:
 
     For programs without blocks whose buffers have their axes.
     """
-    if is_scheduled(func) or may_alias(func):
+    if keeps_loops(func) or may_alias(func):
         return func
     return _Fuse({alloc.buffer for alloc in collect(func.body, AllocBuffer)})(func)

@@ -25,9 +25,9 @@ from .....ir.types import Expr, prim_type
 from .....ir.walk import collect, substitute, used_vars
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
-from ....tir.analysis.choices import choose
 from ...base import schedule_of
-from ...nests import INT
+from ...common.choices import choose
+from ...nest_building import INT
 from ..common.stages import size_of
 from . import lane_matrices, lane_sums
 from .lane_matrices import COLUMNS

@@ -17,9 +17,9 @@ from .....ir.expr import IntImm, Var
 from .....ir.scalar import GE, GT, LE, LT, BufferLoad, IterVar
 from .....ir.types import Expr
 from .....ir.walk import substitute, used_vars
-from ....tir.analysis.choices import choose
 from ....tir.analysis.loop_nests import slope
-from ...nests import INT
+from ...common.choices import choose
+from ...nest_building import INT
 from ..common.stages import is_multiple, size_of
 from .product import Product, extent_of, unravel
 from .tensor_views import ROW_BYTES, KTiles, TensorView, indices_of, tensor_of

@@ -15,7 +15,7 @@ from .....ir.expr import StringImm
 from .....ir.scalar import BufferLoad
 from .....ir.stmt import BufferStore, Evaluate, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
-from ...nests import INT
+from ...nest_building import INT
 from .lane_work import Position, Work, launch_lanes, vector_in_block, write_sums
 from .tile_blocks import loop, registers, vector
 

@@ -13,7 +13,7 @@ from .....ir.build import add, buffer_load, const, dtype_of, eq, floordiv, floor
 from .....ir.scalar import Cast
 from .....ir.stmt import AttrStmt, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr
-from ...nests import INT
+from ...nest_building import INT
 from .lane_work import Position, Work, launch_lanes, quotient, remainder, step_in_bounds, vector_in_block, write_sums
 from .tile_blocks import WARP, loop, registers
 

@@ -32,7 +32,7 @@ from .....ir.expr import IntImm, StringImm
 from .....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from .....ir.walk import substitute
-from ...nests import INT
+from ...nest_building import INT
 from ..common.stages import is_multiple
 from .product import Product, extent_of, iterator_values, output_at, unravel
 from .tile_blocks import WARP, do, loop, registers, thread_loop, vector

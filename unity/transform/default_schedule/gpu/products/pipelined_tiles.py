@@ -18,8 +18,8 @@ from .....ir.types import Expr
 from .....ir.walk import used_vars
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
-from ....tir.analysis.choices import choose
-from ...nests import INT
+from ...common.choices import choose
+from ...nest_building import INT
 from .product import Product, contiguous_along, count_of, inline_producers, products_of, replace_product, stored
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel

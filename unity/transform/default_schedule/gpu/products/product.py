@@ -28,7 +28,7 @@ from ....schedule import BlockRV, Schedule
 from ....schedule.core.tree import ROOT
 from ....tir.analysis.loop_nests import slope
 from ...base import program_of, schedule_of
-from ...nests import INT, iterators_of, nest_of, replace_nests
+from ...nest_building import INT, iterators_of, nest_of, replace_nests
 from ..common.stages import Stage, is_multiple, is_simple, size_of, stages_of, variables
 
 

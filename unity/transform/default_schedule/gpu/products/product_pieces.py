@@ -17,7 +17,7 @@ from .....ir.scalar import BufferLoad, IterVar
 from .....ir.stmt import Stmt
 from .....ir.types import Expr
 from .....ir.walk import substitute
-from ...nests import INT, iterators_of, nest_of
+from ...nest_building import INT, iterators_of, nest_of
 from .product import Product, iterator_values, output_at, stored
 
 

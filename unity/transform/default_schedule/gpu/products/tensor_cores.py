@@ -18,7 +18,7 @@ from .....ir.types import Expr
 from .....ir.walk import collect
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
-from ....tir.analysis.choices import choose
+from ...common.choices import choose
 from ..common.stages import size_of
 from .image_views import k_tile_count, views_of
 from .product import Product, count_of, extent_of, inline_producers, products_of, replace_product, stored

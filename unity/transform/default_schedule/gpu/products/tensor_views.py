@@ -16,7 +16,7 @@ from .....ir.expr import IntImm, Var
 from .....ir.scalar import BufferLoad, IterVar
 from .....ir.types import Expr
 from .....ir.walk import substitute
-from ...nests import INT
+from ...nest_building import INT
 from ..common.stages import is_multiple
 from .product import Product, extent_of, unravel
 from .tile_sides import Side

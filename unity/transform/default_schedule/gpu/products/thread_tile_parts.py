@@ -13,7 +13,7 @@ from .....ir.build import add, buffer_load, const, dtype_of, floordiv, floormod,
 from .....ir.scalar import Cast
 from .....ir.stmt import BufferStore, Stmt
 from .....ir.types import Expr, prim_type
-from ...nests import INT
+from ...nest_building import INT
 from .tile_blocks import VECTOR, WARP, Position, loop, registers, vector
 from .tile_sides import Side, sum_of
 

@@ -23,7 +23,7 @@ from .....ir.expr import IntImm, StringImm
 from .....ir.stmt import AllocBuffer, AttrStmt, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
-from ...nests import INT
+from ...nest_building import INT
 from .product import Product, extent_of
 from .thread_tile_parts import SHARED, Part, Step, ThreadTile, buffers_of, parts_of
 from .tile_blocks import (

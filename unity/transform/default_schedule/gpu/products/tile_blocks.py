@@ -15,7 +15,7 @@ from .....ir.expr import IntImm, Var
 from .....ir.scalar import IterVar
 from .....ir.stmt import Bind, Block, BlockRealize, Evaluate, For, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
-from ...nests import INT
+from ...nest_building import INT
 from .product import Product, extent_of, output_at, unravel
 from .tile_sides import Side, all_of, bound_checks, element_at, is_aligned_vector, last_divides
 from .tiles import has_axis

@@ -14,7 +14,7 @@ from .....ir.stmt import BufferStore
 from .....ir.types import Expr, prim_type
 from .....ir.walk import substitute, used_vars
 from ....tir.analysis.loop_nests import is_choice, slope
-from ...nests import INT
+from ...nest_building import INT
 from ..common.stages import is_multiple
 from .product import Product, contiguous_along, extent_of, iterator_values, stored, unravel
 

@@ -13,9 +13,9 @@ from .....ir.types import Expr
 from .....ir.walk import collect, used_vars
 from ....infra.backend import GpuMachine
 from ....schedule import BlockRV, LoopRV, Schedule
-from ....tir.analysis.choices import choose
 from ....tir.loops.hoist_if_then_else import MARK
 from ...base import program_of, schedule_of
+from ...common.choices import choose
 from ..common.stages import is_multiple
 from .product import Product, Tile, contiguous_along, count_of, extent_of, inline_producers, tile_product
 

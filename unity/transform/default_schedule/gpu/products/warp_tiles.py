@@ -20,7 +20,7 @@ from .....ir.build import add, buffer_load, ceildiv, const, floordiv, floormod, 
 from .....ir.expr import StringImm
 from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, Stmt, seq
 from .....ir.types import Expr
-from ...nests import INT
+from ...nest_building import INT
 from .product import Product, extent_of
 from .tile_blocks import WARP, Position, fill, launch, loop, registers, store_width, vector, write
 from .tile_sides import Side, sum_of

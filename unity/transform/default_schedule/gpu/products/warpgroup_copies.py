@@ -15,7 +15,7 @@ from .....ir.node import replace as with_fields
 from .....ir.stmt import AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
-from ...nests import INT
+from ...nest_building import INT
 from .image_views import View
 from .product import Product
 from .tile_blocks import WARP, Position, do, fill, loop

@@ -14,7 +14,7 @@ from .....ir.build import add, buffer_load, const, floordiv, floormod, mul
 from .....ir.expr import StringImm
 from .....ir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr
-from ...nests import INT
+from ...nest_building import INT
 from .product import Product, extent_of
 from .product_pieces import swap_operands
 from .tile_blocks import WARP, Position, do, loop, store_width, vector, write

@@ -17,7 +17,7 @@ from .....ir.build import add, cast, ceildiv, const, eq, floordiv, floormod, ge,
 from .....ir.expr import StringImm, Var
 from .....ir.stmt import AllocBuffer, Bind, BufferStore, Evaluate, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
-from ...nests import INT
+from ...nest_building import INT
 from .image_views import View, k_tile_count
 from .product import Product, extent_of
 from .tile_blocks import WARP, Position, Tiles, do, launch, launch_persistent, loop, registers

@@ -1,11 +1,10 @@
 """tile_reductions: outputs of a reduction are computed in tiles that stay in registers.
 
 For a perfect nest over one reduction block (``loop_nests.cell_nest``) of constant output axes: one output axis along which
-memory is contiguous becomes vectors, another becomes rows; a tile of rows x vectors (``transform/tir/analysis/tile_shape.py``)
-is accumulated in a local buffer through all reduction loops and stored once. Every cell is accumulated in the written order; a
-long sum of floats in chunks of it (``transform/tir/analysis/tile_shape.py``), whose sums are added to a tile of totals in
-float64. A consumer that does no more than compute cell by cell from the result follows at the tile (`epilogues.py`): the result
-is then never stored.
+memory is contiguous becomes vectors, another becomes rows; a tile of rows x vectors is accumulated in a local buffer through all
+reduction loops and stored once. Every cell is accumulated in the written order; a long sum of floats in chunks of it, whose sums
+are added to a tile of totals in float64. Sizes are those of `transform/default_schedule/common/tile_shape.py`. A consumer that
+does no more than compute cell by cell from the result follows at the tile (`epilogues.py`): the result is then never stored.
 
 Rewrite: ``for i, j, k: [init C[i, j]]; C[i, j] += A[i, k] * B[k, j]`` ->
 ``for jo, io: { t = 0; for k: for ii, ji: t[ii, ji] += A[..] * B[..]; for ii, ji: C[..] = t[ii, ji] }``.
@@ -34,10 +33,12 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute, used_vars
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
-from ..analysis.choices import LEAST_LANES, choose, choose_lanes
-from ..analysis.loop_nests import Nest, cell_nest, is_choice, slope, small_stride, stride_class
-from ..analysis.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
-from ..analysis.tiles import (
+from ...tir.analysis.loop_nests import Nest, cell_nest, is_choice, slope, small_stride, stride_class
+from ..common.choices import LEAST_LANES, choose, choose_lanes
+from ..common.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
+from .epilogues import Plan, follow, tile_outermost
+from .tile_walk import Walk, find_walk, runs_on, step_of
+from .tiles import (
     Corner,
     Piece,
     extent_of,
@@ -48,8 +49,6 @@ from ..analysis.tiles import (
     over_tiles,
     split_loop,
 )
-from .epilogues import Plan, follow, tile_outermost
-from .tile_walk import Walk, find_walk, runs_on, step_of
 
 MOST_ROWS, MOST_VECTORS = 16, 16
 """Rows and vectors of a tile, at most."""

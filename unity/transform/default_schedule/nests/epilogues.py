@@ -17,8 +17,8 @@ from ....ir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import StatementRewriter, collect, rewrite, substitute
-from ..analysis.choices import choose
-from ..analysis.loop_nests import Nest, cell_nest, small_stride, stride_class
+from ...tir.analysis.loop_nests import Nest, cell_nest, small_stride, stride_class
+from ..common.choices import choose
 
 
 def follow(epilogue: Nest, store: BufferStore, result: Var, coordinates: dict[Var, Expr]) -> Stmt:

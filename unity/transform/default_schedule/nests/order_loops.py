@@ -29,11 +29,11 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import Visit, collect, fresh_copy, rewrite, rewrite_outermost, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
-from ..analysis.choices import choose
-from ..analysis.loop_nests import Nest, cell_nest, is_choice, linear_step
-from ..analysis.parallel_cost import MATH_WORK, SHARED_WORK, is_few, store_work
-from ..analysis.tiles import split_loop
-from .loop_partition import HINT
+from ...tir.analysis.loop_nests import Nest, cell_nest, is_choice, linear_step
+from ...tir.analysis.parallel_cost import MATH_WORK, SHARED_WORK, is_few, store_work
+from ...tir.loops.loop_partition import HINT
+from ..common.choices import choose
+from .tiles import split_loop
 from .transposed import transposed
 
 PIECE = 1 << 12
@@ -181,8 +181,8 @@ def _masked_lanes(order: list[For], full: int, nest: Nest) -> int:
 
 
 def _coalesce(order: list[For], nest: Nest) -> bool:
-    """True if the two innermost loops walk through memory like one (`coalesce_loops.py`), and threads do not share the outer; or if
-    there is one loop."""
+    """True if the two innermost loops walk through memory like one (`transform/tir/loops/coalesce_loops.py`), and threads do not
+    share the outer; or if there is one loop."""
     turning = [loop for loop in order if not is_int(loop.extent, 1)]
     if len(turning) < 2 + _large(order, nest):
         return len(turning) < 2

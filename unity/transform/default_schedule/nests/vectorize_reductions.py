@@ -38,16 +38,17 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import fresh_copy, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
-from ..analysis.choices import choose, choose_lanes
-from ..analysis.loop_nests import (
+from ...tir.analysis.loop_nests import (
     JOINS,
     Nest,
     cell_nest,
     neutral_value,
     reduced_value,
 )
-from ..analysis.tile_shape import LATENCY, chunk_of
-from ..analysis.tiles import (
+from ..common.choices import choose, choose_lanes
+from ..common.tile_shape import LATENCY, chunk_of
+from .epilogues import Plan, follow, tile_outermost
+from .tiles import (
     Corner,
     Piece,
     extent_of,
@@ -58,7 +59,6 @@ from ..analysis.tiles import (
     over_tiles,
     split_loop,
 )
-from .epilogues import Plan, follow, tile_outermost
 
 MOST_OUTPUTS = 8
 """Outputs of a tile along one loop, at most."""

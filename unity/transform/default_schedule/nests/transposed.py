@@ -25,8 +25,8 @@ from ....ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
-from ..analysis.loop_nests import Nest, is_choice, slope
-from ..analysis.tiles import nested
+from ...tir.analysis.loop_nests import Nest, is_choice, slope
+from .tiles import nested
 
 LEAST_BITS, MOST_BITS = 16, 64
 LEAST_LEFT = 4

@@ -24,8 +24,8 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, collect, fresh_copy, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
-from ..analysis.choices import choose
-from ..analysis.loop_nests import calls_are_pure, slope
+from ...tir.analysis.loop_nests import calls_are_pure, slope
+from ..common.choices import choose
 
 MOST_LANES = 16
 """Elements of a vector, at most."""

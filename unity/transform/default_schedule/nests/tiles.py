@@ -18,9 +18,9 @@ from ....ir.scalar import Div, FloorDiv, FloorMod, Mod
 from ....ir.stmt import For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy
-from .choices import choose
-from .loop_nests import Nest
-from .parallel_cost import SHARED_WORK, is_few, store_work
+from ...tir.analysis.loop_nests import Nest
+from ...tir.analysis.parallel_cost import SHARED_WORK, is_few, store_work
+from ..common.choices import choose
 
 UNKNOWN = 64
 """The number that a symbolic extent is taken for where sizes are weighed."""

@@ -17,10 +17,10 @@ from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import Evaluate, For
 from ....ir.types import Expr, prim_type
-from ..analysis.choices import choose
-from ..analysis.loop_nests import Nest, linear_step, slope
-from ..analysis.tile_shape import tile_cost, tile_rows
-from ..analysis.tiles import Corner, extent_of
+from ...tir.analysis.loop_nests import Nest, linear_step, slope
+from ..common.choices import choose
+from ..common.tile_shape import tile_cost, tile_rows
+from .tiles import Corner, extent_of
 
 GAIN = 1.1
 """Cycles of line after line by those of lines together from which on they are, where they take no more vectors."""

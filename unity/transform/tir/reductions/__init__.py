@@ -1,1 +1,0 @@
-"""Reductions: in register tiles, in lanes of vectors."""
