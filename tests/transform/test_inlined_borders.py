@@ -6,8 +6,11 @@ from levels import Level
 
 import unity
 from unity import relax
+from unity.ir.build import dtype_of
 from unity.ir.function import PrimFunc
 from unity.ir.op import OPS
+from unity.ir.scalar import Div, FloorDiv, FloorMod, Mod
+from unity.ir.walk import collect, used_vars
 from unity.transform import DEFAULT_PIPELINE
 from unity.transform.infra.passes import Pipeline
 from unity.transform.tir.pipeline import CPU_PIPELINE
@@ -65,3 +68,31 @@ def test_copy_of_border() -> None:
     assert "padded = T.alloc_buffer((1, 1, 22, 32)" in lowered(mod, NARROW)
     mod, *_ = depthwise(3, 20, 30, (5, 5), padding=2)
     assert "padded = T.alloc_buffer" in lowered(mod, WIDE)
+
+
+def pool(name, shape, dtype="float32", **attrs):
+    """A module of a pool, an image, and its result."""
+    x = relax.Var("x", shape, dtype)
+    bb = unity.BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out = bb.emit_output(getattr(relax.op.nn, name)(x, **attrs))
+        bb.emit_func_output(out)
+    image = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    return bb.get(), image, OPS[f"R.nn.{name}"].ref(image, **attrs)
+
+
+@pytest.mark.parametrize("target", [WIDE, NARROW])
+@pytest.mark.parametrize("name", ["avg_pool1d", "max_pool1d", "avg_pool2d", "max_pool2d"])
+@pytest.mark.parametrize("length", [3, 5, 7, 10, 16, 19, 33, 56])
+def test_which_lanes_meet_a_border_is_constant(target, name, length) -> None:
+    """Lines that are taken together would else compute the place of each lane by a division, which no processor does in vectors."""
+    shape = (1, 64, length) if name.endswith("1d") else (1, 3, 4, length)
+    mod, image, expected = pool(name, shape, pool_size=3, padding=1)
+    found = Level(target).run(unity.build(mod, Level(target).target), image)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    with unity.Target(Level(target).target):
+        programs = {n: f for n, f in BEFORE(mod).functions.items() if type(f) is PrimFunc}
+        for made in CPU_PIPELINE(unity.IRModule(programs, {}, {})).prim_funcs().values():
+            divisions = [one for one in collect(made.body, (FloorDiv, FloorMod, Div, Mod)) if used_vars(one)]
+            assert not [one for one in divisions if not dtype_of(one).is_float]

@@ -30,14 +30,14 @@ from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ....ir.types import Expr, prim_type
-from ....ir.walk import collect, fresh_copy, rewrite, substitute, used_vars
+from ....ir.walk import collect, fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ...tir.analysis.loop_nests import Nest, cell_nest, is_choice, slope, small_stride, stride_class
 from ..common.choices import LEAST_LANES, choose, choose_lanes
 from ..common.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
 from .epilogues import Plan, follow, tile_outermost
-from .tile_walk import Walk, find_walk, runs_on, step_of
+from .tile_walk import Walk, find_walk, meets_condition, runs_on, step_of
 from .tiles import (
     Corner,
     Piece,
@@ -116,7 +116,7 @@ class _Plan(Plan):
             moved.insert(index, moved.pop(index + at))
         order = [moved.pop(0) if loop in turning else loop for loop in order]
         vectors = (line, self.lanes)
-        bordered = [self.rows] if self.rows is not None and _is_bordered(self.nest, self.rows) else []
+        bordered = [self.rows] if self.rows is not None and meets_condition(self.nest, self.rows) else []
 
         def leaf(corner: Corner, pieces: dict[For, Piece]) -> Stmt:
             return _Tile(self, corner, pieces).write()
@@ -178,7 +178,7 @@ def _plan(stmt: Stmt) -> _Plan | None:
         height, vectors = tile_shape(most, length, lanes, registers)
         vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
     fit = min(most, most_rows(vectors, machine.registers))
-    if vectors > 1 and rows is not None and _is_bordered(nest, rows):
+    if vectors > 1 and rows is not None and meets_condition(nest, rows):
         height = min(height, BORDERED_ROWS)
     height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
     return _Plan(
@@ -220,12 +220,6 @@ def _picks_lanes(plan: _Plan) -> bool:
     """True if a value under a condition is read with a step between lanes, which takes instructions for each."""
     choices = [call for call in collect(plan.nest.store.value, Call) if is_choice(call)]
     return any([plan.nest.stride(load, plan.columns) > 1 for call in choices for load in collect(call, BufferLoad)])
-
-
-def _is_bordered(nest: Nest, rows: For) -> bool:
-    """True if a value depends on a condition that a loop meets: the border of an image."""
-    choices = [call for call in collect(nest.store.value, Call) if is_choice(call)]
-    return any([nest.iterator[rows.loop_var].var in used_vars(call.args[0]) for call in choices])
 
 
 class _Tile:

@@ -2,7 +2,8 @@
 
 A line of seven values fills less than half a vector. Where every operand moves by one element along the lines and by one step
 from line to line, lanes may run on over what lies between the lines (the border of a padded image): those lanes do not count. With
-something between the lines a tile has whole lines, so that which lanes count is constant. Part of `tile_reductions`.
+something between the lines, or a condition that places of a line meet, a tile has whole lines, so that it is constant which lanes
+count and meet it. Part of `tile_reductions`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, logical_and, lt
-from ....ir.expr import IntImm, Var
+from ....ir.expr import Call, IntImm, Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import Evaluate, For
 from ....ir.types import Expr, prim_type
-from ...tir.analysis.loop_nests import Nest, linear_step, slope
+from ....ir.walk import collect, used_vars
+from ...tir.analysis.loop_nests import Nest, is_choice, linear_step, slope
 from ..common.choices import choose
 from ..common.tile_shape import tile_cost, tile_rows
 from .tiles import Corner, extent_of
@@ -26,12 +28,14 @@ GAIN = 1.1
 """Cycles of line after line by those of lines together from which on they are, where they take no more vectors."""
 MOST_VECTORS, MOST_LINES = 4, 16
 """Vectors and lines of a tile of whole lines, at most."""
+MOST_BORDERED = 16
+"""The same vectors, where lines that lie side by side meet a condition."""
 
 
 @dataclass(slots=True)
 class Walk:
     """``loop`` runs over positions; ``across`` is the loop from line to line, ``along`` that along a line; lines begin ``step``
-    positions apart. ``lines``: of a tile; 0 where nothing lies between lines, and tiles begin and end anywhere."""
+    positions apart. ``lines``: of a tile; 0 where tiles begin and end anywhere."""
 
     loop: For
     across: For
@@ -92,6 +96,12 @@ def runs_on(load: BufferLoad, across: Var) -> BufferLoad | None:
     return replace(load, indices=(*first, add(line, floordiv(place, width)), floormod(place, width)))
 
 
+def _run_on(nest: Nest, across: For, lines_apart: bool) -> bool:
+    """True if what moves from line to line can be read behind a line as well."""
+    var = nest.iterator[across.loop_var].var
+    return not lines_apart or all([runs_on(load, var) for load in nest.operands if nest.stride(load, across)])
+
+
 def _in_groups(
     count: int, lines: int, length: int, step: int, lanes: int, rows: int, registers: int
 ) -> tuple[float, int]:
@@ -104,6 +114,12 @@ def _in_groups(
     return cost, vectors
 
 
+def meets_condition(nest: Nest, loop: For) -> bool:
+    """True if a value depends on a condition that a loop meets: the border of an image."""
+    choices = [call for call in collect(nest.store.value, Call) if is_choice(call)]
+    return any([nest.iterator[loop.loop_var].var in used_vars(call.args[0]) for call in choices])
+
+
 def find_walk(
     nest: Nest,
     loops: list[For],
@@ -114,30 +130,33 @@ def find_walk(
 ) -> Walk | None:
     """The walk over another of ``loops`` and ``along``, as many lines together as take the fewest cycles, or as was decided.
     ``rows`` gives the rows that tiles share out where a loop is taken."""
-    length, best = extent_of(along), None
+    length, best, is_bordered = extent_of(along), None, meets_condition(nest, along)
     for across in loops:
         step = step_of(nest, across, along)
-        if step is None:
+        if step is None or meets_condition(nest, across) or not _run_on(nest, across, step > length):
             continue
         count, height = extent_of(across), rows(across)
-        most = min(count, MOST_LINES, max(1, (MOST_VECTORS * lanes - length) // step + 1))
-        if step == length:
-            found = [(tile_cost(height, count * length, lanes, registers)[0], -(-count * length // lanes), count)]
+        widest = MOST_VECTORS if step > length else MOST_BORDERED
+        most = min(count, MOST_LINES, max(1, (widest * lanes - length) // step + 1))
+        options: tuple[int, ...] = tuple(range(2, most + 1))
+        if step > length or is_bordered:
+            found = [(*_in_groups(count, n, length, step, lanes, height, registers), n) for n in (1, *options)]
         else:
-            found = [(*_in_groups(count, n, length, step, lanes, height, registers), n) for n in range(1, most + 1)]
+            options = (count,)
+            found = [(tile_cost(height, count * length, lanes, registers)[0], -(-count * length // lanes), count)]
         alone = count * -(-length // lanes)
         cost, lines = min([(cost if vectors <= alone else math.inf, lines) for cost, vectors, lines in found])
         if best is None or cost / (count * height) < best[0]:
-            best = cost / (count * height), lines, most, across, step
+            best = cost / (count * height), lines, options, across, step
     if best is None:
         return None
-    cost, lines, most, across, step = best
+    cost, lines, options, across, step = best
     height = rows(None)
     own = lines if cost * GAIN <= tile_cost(height, length, lanes, registers)[0] / height else 0
-    lines = choose(nest.block, "walk", (0, extent_of(across)) if step == length else (0, *range(2, most + 1)), own)
+    lines = choose(nest.block, "walk", (0, *options), own)
     if not lines:
         return None
     ty = prim_type(dtype_of(along.loop_var))
     zero, reach = int_imm(0, ty), (lines - 1) * step + length
     loop = For(Var("position", ty), zero, int_imm(reach, ty), "serial", Evaluate(zero))
-    return Walk(loop, across, along, step, lines if step > length else 0)
+    return Walk(loop, across, along, step, lines if step > length or is_bordered else 0)
