@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import subprocess
 import sys
 import threading
 import weakref
@@ -357,3 +358,72 @@ def test_machines_are_copied_and_not_pickled():
         made["machine"] is not machine
         and made["machine"]["main"](x).numpy().sum() == 3 == made["call"](x).numpy().sum()
     )
+
+
+ENDLESS = """
+import sys, threading
+import numpy as np
+import unity
+from unity.script import parse
+
+sys.setrecursionlimit(200_000)
+text = '''
+@I.ir_module
+class M:
+    @T.prim_func
+    def kernel(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
+        T.evaluate(T.call_packed("test.from_kernel", A.data))
+        for i in range(3):
+            B[i] = A[i]
+
+    @R.function
+    def calls_kernel(x: R.Tensor((3,), "float32")):
+        return R.call_tir(M.kernel, (x,), out_sinfo=R.Tensor((3,), "float32"))
+
+    @R.function
+    def through_packed(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        y = R.call_packed("test.again", x, sinfo_args=[R.Tensor((n,), "float32")])
+        return y
+
+    @R.function
+    def through_closure(x: R.Tensor((3,), "float32")) -> R.Object:
+        c = R.make_closure(M.through_closure, ())
+        r = R.invoke_closure(c, (x,), sinfo_args=R.Object)
+        return r
+
+    @R.function
+    def handed_out(x: R.Tensor((3,), "float32")) -> R.Object:
+        c = R.make_closure(M.handed_out, ())
+        r = R.call_packed("test.invoke", c, x, sinfo_args=[R.Object])
+        return r
+'''
+executable, x = unity.compile(parse(text)), np.ones(3, "float32")
+unity.register_func("test.invoke", lambda c, x: c(x))
+unity.register_func("test.again", lambda x: vm["through_packed"](x))
+unity.register_func("test.from_kernel", lambda _: 0 * len(str(vm[name](*((x, x.copy()) if name == "kernel" else (x,))))))
+codes = []
+
+
+def call():
+    try:
+        vm[name](*((x, x.copy()) if name == "kernel" else (x,)))
+    except unity.UnityError as error:
+        codes.append(error.code)
+
+
+for mode in ("native", "bytecode"):
+    vm = unity.VirtualMachine(executable, exec_mode=mode)
+    for name in ("kernel", "calls_kernel", "through_packed", "through_closure", "handed_out"):
+        for size in (0, 256 << 10):
+            threading.stack_size(size)
+            thread = threading.Thread(target=call)
+            thread.start()
+            thread.join()
+print(*codes)
+"""
+
+
+def test_endless_recursion_of_every_kind_where_python_sets_no_limit():
+    done = subprocess.run([sys.executable, "-c", ENDLESS], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["E632"] * 20, (done.stdout, done.stderr[-2000:])

@@ -12,8 +12,10 @@ import ctypes
 import os
 import sys
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
+from .errors import VMError
 from .forking import fork_lock
 
 LIMIT = 100_000
@@ -61,6 +63,48 @@ def on_c_stack() -> bool:
         return False
     function, interpreter, own = _EVALUATOR
     return bool(function(interpreter) != own)
+
+
+def stack_bytes() -> int:
+    """Size of this thread's C stack; 512 KiB, the least that systems give by themselves, where it is not known."""
+    try:
+        libc = ctypes.CDLL(None)
+        attributes, start, size = ctypes.create_string_buffer(256), ctypes.c_void_p(), ctypes.c_size_t()
+        if libc.pthread_getattr_np(ctypes.c_void_p(threading.get_ident()), attributes):
+            return 512 << 10
+        libc.pthread_attr_getstack(attributes, ctypes.byref(start), ctypes.byref(size))
+        libc.pthread_attr_destroy(attributes)
+    except (AttributeError, OSError):
+        return 512 << 10
+    return size.value
+
+
+LEVEL_BYTES, RESERVED_BYTES = 3 << 10, 32 << 10
+"""C stack of a level of ``outside_calls``, at most; what all other functions keep of it."""
+
+
+class OutsideCalls(threading.local):
+    """The calls of this thread that left compiled programs for functions of Python, which may call programs again: every level
+    takes C stack, whatever Python's own limit says."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.limit = max(4, (stack_bytes() - RESERVED_BYTES) // LEVEL_BYTES)
+
+    @contextmanager
+    def entered(self, name: str, levels: int = 1) -> Iterator[None]:
+        """Around a call of function ``name``. Raises VMError E632 where the thread's stack ends."""
+        if self.depth and self.depth + levels > self.limit:
+            size = self.limit * LEVEL_BYTES >> 10
+            raise VMError("E632", f"{name}: recursion too deep for a thread with some {size} KiB of stack")
+        self.depth += levels
+        try:
+            yield
+        finally:
+            self.depth -= levels
+
+
+outside_calls = OutsideCalls()
 
 
 class _Inside(threading.local):

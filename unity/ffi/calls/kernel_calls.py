@@ -12,6 +12,7 @@ import ctypes
 import struct
 from typing import Any
 
+from ...support.recursion import outside_calls
 from ..device import CPU
 from ..device_array import array_at
 from ..dtype import DataType
@@ -21,6 +22,9 @@ from .host_copies import call_from_device, running_device
 
 BRIDGE = "unity_packed_bridge"
 """Symbol whose address is the Python callable ``call_from_kernel``."""
+
+KERNEL_LEVELS = 50
+"""Levels of stack (``outside_calls``) of a kernel, whose buffers may take 128 KiB."""
 
 
 def call_from_kernel(name: bytes, layout: bytes, address: int) -> None:
@@ -46,7 +50,8 @@ def call_from_kernel(name: bytes, layout: bytes, address: int) -> None:
             place += 8 * ndim
             arguments.append(Tensor.over(array_at(word, DataType(rest[0]).numpy, shape, None), device))
     function = get_global_func(name.decode())
-    result = function.function(*arguments) if device is CPU else call_from_device(function, arguments)
+    with outside_calls.entered(function.name, KERNEL_LEVELS):
+        result = function.function(*arguments) if device is CPU else call_from_device(function, arguments)
     kind = items[-1]
     if kind == "f":
         ctypes.c_double.from_address(place).value = float(0.0 if result is None else result)

@@ -14,7 +14,7 @@ from ...ffi.library import require_library
 from ...ffi.registry import PackedFunc, get_global_func
 from ...ffi.tensor import Tensor
 from ...support.errors import InternalError, Note, UnityError, VMError
-from ...support.recursion import deep_recursion
+from ...support.recursion import deep_recursion, outside_calls
 from ..builtins.builtins import truth
 from ..builtins.placement import HOST, Placement
 from ..builtins.values import Closure
@@ -63,11 +63,16 @@ class Interpreter:
                 return _Frame(self, fn, args, depth).run()
         return _Frame(self, fn, args, depth).run()
 
+    def outside(self, function: PackedFunc, args: list[Any]) -> Any:
+        """The value of a function outside the program, which may call the program again."""
+        with outside_calls.entered(function.name):
+            return self.placement.call(function, args)
+
     def closure(self, row: int, captured: tuple[Any, ...], depth: int = 0) -> Closure:
         """A row of the function table as a value."""
 
         def call(*args: Any) -> Any:
-            with self.placement.running:
+            with outside_calls.entered(self.program.table[row].name), self.placement.running:
                 return self.call_row(row, [self.placement.value(a) for a in args], depth)
 
         return Closure(self.program.table[row].name, captured, call)
@@ -82,7 +87,7 @@ class Interpreter:
         elif entry.kind == "vm":
             result = self.run(entry.name, tuple(args), depth + 1)
         elif entry.kind == "packed":
-            result = self.placement.call(find_packed(entry.name), args)
+            result = self.outside(find_packed(entry.name), args)
         else:
             result = self.placement.builtins[entry.name](*args)
         if self.after is not None and entry.kind != "builtin":
@@ -264,7 +269,7 @@ def _closure(frame: _Frame, args: tuple[bc.Arg, ...]) -> Closure:
     captured = tuple([frame.value(a) for a in args[1:]])
     head = args[0]
     if isinstance(head, bc.Func):
-        return frame.owner.closure(head.index, captured)
+        return frame.owner.closure(head.index, captured, frame.depth)
     found = frame.value(head)
     return Closure(found.name, found.captured + captured, found.call)
 
@@ -277,7 +282,7 @@ def _invoke(frame: _Frame, args: tuple[bc.Arg, ...]) -> Any:
         raise VMError("E636", f"{frame.fn.name}: a {type(function).__name__} was called as a function")
     if isinstance(function, Closure):
         return frame.owner.placement.value(function(*rest))
-    return frame.owner.placement.call(PackedFunc(frame.fn.name, function), rest)
+    return frame.owner.outside(PackedFunc(frame.fn.name, function), rest)
 
 
 _SPECIAL: dict[str, Special] = {
