@@ -84,8 +84,11 @@ def _loader(value: Any, shape: tuple[Expr, ...]) -> Any:
 def _power_ref(x1: np.ndarray, x2: np.ndarray) -> np.ndarray:
     if x1.dtype != x2.dtype:  # a literal adopts the dtype of the tensor
         x1, x2 = (x1, x2.astype(x1.dtype)) if x2.ndim == 0 else (x1.astype(x2.dtype), x2)
-    if np.result_type(x1, x2).kind not in "iu":
-        return np.asarray(np.power(x1, x2))
+    dtype = np.result_type(x1, x2)
+    if (
+        dtype.kind not in "iu"
+    ):  # numpy's own power takes a root where the exponent is 0.5, with the wrong sign for -0 and -inf
+        return np.asarray(np.float_power(x1.astype("float64"), x2.astype("float64")), dtype)
     result = np.power(x1, np.maximum(x2, np.asarray(0, x2.dtype)))
     sign = np.where(x1 == 1, 1, np.where(x1 == -1, np.where(x2 % 2 == 0, 1, -1), 0)).astype(result.dtype)
     return np.where(x2 < 0, sign, result)

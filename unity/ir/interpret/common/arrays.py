@@ -241,7 +241,7 @@ UNARY: dict[str, Function] = {
     "lgamma": elementwise(math.lgamma),
 }  # fmt: skip
 BINARY: dict[str, Function] = {
-    "pow": np.power, "atan2": np.arctan2, "fmod": np.fmod, "hypot": np.hypot, "copysign": np.copysign,
+    "pow": np.float_power, "atan2": np.arctan2, "fmod": np.fmod, "hypot": np.hypot, "copysign": np.copysign,
 }  # fmt: skip
 LIBM: dict[str, Function] = {
     **UNARY, **BINARY, "fmin": np.fmin, "fmax": np.fmax, "fma": elementwise(fma, 3),

@@ -1,4 +1,5 @@
-"""legalize_narrow_float: arithmetic on float16, bfloat16 and float8 values is done in float32.
+"""legalize_narrow_float: arithmetic on float16, bfloat16 and float8 values is done in float32, on those of float8_e8m0fnu, whose
+products float32 does not hold, in float64.
 
 Rewrite: ``C[i] = A[i] * B[i] + A[i]`` (bfloat16) -> ``C[i] = T.Cast("bfloat16", f32(A[i]) * f32(B[i]) + f32(A[i]))``. Only what is
 stored, bound or cast on purpose is rounded to the narrow type. A choice between values that nothing was computed for stays narrow.
@@ -22,21 +23,26 @@ from ..analysis.loop_nests import PURE_CALLS
 _BITS = frozenset(["T.reinterpret", "T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not"])
 
 
+def _wide(dtype: DataType) -> DataType:
+    """The type in which arithmetic on a narrow type is done. A power of two that became zero would be no number."""
+    return DataType("float64" if dtype.element.name == "float8_e8m0fnu" else "float32").with_lanes(dtype.lanes)
+
+
 class _Legalize(Rewriter):
     def __init__(self) -> None:
         super().__init__()
         self.rounded: dict[Cast, Expr] = {}
-        """Casts made here, and the float32 value each rounds."""
+        """Casts made here, and the wide value each rounds."""
 
     def wide(self, expr: Expr) -> Expr:
-        """The float32 value of a narrow expression."""
+        """The wide value of a narrow expression."""
         if type(expr) is Cast and expr in self.rounded:
             return self.rounded[expr]
-        target = DataType("float32").with_lanes(dtype_of(expr).lanes)
+        target = _wide(dtype_of(expr))
         return FloatImm(expr.value, prim_type(target), expr.span) if type(expr) is FloatImm else cast(expr, target)
 
     def round(self, value: Expr, ty: PrimType) -> Expr:
-        """A float32 value rounded to a narrow type."""
+        """A wide value rounded to a narrow type."""
         made = Cast(value, ty)
         self.rounded[made] = value
         return made
@@ -59,9 +65,9 @@ class _Legalize(Rewriter):
         return node
 
     def _value(self, node: Any, ty: PrimType) -> Any:
-        """A narrow expression as a float32 value rounded once."""
+        """A narrow expression as a wide value rounded once."""
         kind = type(node)
-        wide = prim_type(DataType("float32").with_lanes(ty.dtype.lanes))
+        wide = prim_type(_wide(ty.dtype))
         chosen = _chosen(node)
         if chosen and not any([self.is_rounded(part) for part in chosen]):
             return node
@@ -85,7 +91,7 @@ class _Legalize(Rewriter):
         args = tuple([self.wide(a) if type(a.ty) is PrimType and a.ty.dtype.is_narrow else a for a in node.args])
         narrow = node.ty
         assert type(narrow) is PrimType
-        target = prim_type(DataType("float32").with_lanes(narrow.dtype.lanes))
+        target = prim_type(_wide(narrow.dtype))
         return self.round(replace(node, args=args, ty=target), narrow)
 
 
@@ -98,5 +104,5 @@ def _chosen(node: Any) -> tuple[Expr, ...]:
 
 @prim_func_pass()
 def legalize_narrow_float(func: PrimFunc) -> PrimFunc:
-    """Compute float16, bfloat16 and float8 arithmetic in float32."""
+    """Compute float16, bfloat16 and float8 arithmetic in a wider type."""
     return replace(func, body=_Legalize()(func.body))
