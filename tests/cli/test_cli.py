@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from unity.cli.main import FAILED, FINE, USAGE, main
+from unity.cli.main import FAILED, FINE, USAGE, build_parser, main
 from unity.script import parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,3 +131,14 @@ def test_as_a_process() -> None:
         [sys.executable, "-m", "unity", "version"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and done.stdout.startswith("unity ")
+
+
+def test_the_page_has_every_command_with_its_options() -> None:
+    rows = (ROOT / "docs" / "command_line.md").read_text().splitlines()
+    (commands,) = [a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    for name, parser in commands.choices.items():
+        told = " ".join([row for row in rows if row.startswith(f"| `{name}")])
+        assert told, name
+        for action in parser._actions:
+            names = [option for option in action.option_strings if option not in ("-h", "--help")]
+            assert not names or any([option in told for option in names]), (name, names)
