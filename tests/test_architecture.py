@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import unity
-from unity.support.gc_pause import no_collection
+from unity.support.gc_pause import young_collection
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "unity"
@@ -77,7 +77,7 @@ RUN_TIME_ROOMS = ("support", "ffi", "vm")
 @cache
 def nodes(path: Path) -> list[ast.AST]:
     """Every node of a file, the module first; read once, and not where other tests run."""
-    with no_collection():  # a million nodes, none of them garbage
+    with young_collection():  # a million nodes, none of them garbage
         return list(ast.walk(ast.parse(SOURCES[path])))
 
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from .arguments import public
-from .gc_pause import no_collection
+from .gc_pause import young_collection
 
 LOADED = {
     "script": "unity.script",
@@ -31,7 +31,7 @@ LOADED = {
 
 def load(word: str) -> ModuleType:
     """The module behind a word of ``LOADED``, imported now if it was not. Raises ImportError where it is not installed."""
-    with no_collection():  # what modules make stays
+    with young_collection():  # what modules make stays
         return importlib.import_module(LOADED[word])
 
 
@@ -72,7 +72,7 @@ def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
     def find(name: str) -> Any:
         if name in places:
             module, colon, own = places[name].partition(":")
-            with no_collection():  # what modules make stays
+            with young_collection():  # what modules make stays
                 value = importlib.import_module(module, package)
             if own or not colon:
                 inner = f"{value.__name__}.{own or name}"

@@ -20,7 +20,7 @@ from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..ir.walk import collect, rewrite, walked_statement
 from ..script import parse
-from ..support.gc_pause import no_collection, young_collection
+from ..support.gc_pause import young_collection
 from ..support.progress import Progress
 from ..support.recursion import deep_recursion
 from ..target import shipped as _shipped  # noqa: F401 - the targets and tensor intrinsics of this package
@@ -62,9 +62,8 @@ def build(
             discard = None if discard_parameters is True else discard_parameters
             executable = build_anew(source, config, Releases(module_constants(source), discard))
         else:
-            with no_collection():
-                build_cache = cached_build(source, config)
-                found = None if build_cache is None else build_cache.load(config)
+            build_cache = cached_build(source, config)
+            found = None if build_cache is None else build_cache.load(config)
             executable = found or build_anew(
                 source if build_cache is None else build_cache.traced(), config, Releases()
             )

@@ -23,7 +23,7 @@ from ...ir.relation import tensor_type
 from ...ir.types import Expr, prim_type
 from ...ir.walk import free_vars
 from ...support.errors import FFIError, FrontendError
-from ...support.gc_pause import no_collection
+from ...support.gc_pause import young_collection
 from ...support.optional import require
 from .capture.discard_parameters import memory_key
 from .capture.guards import guard_conditions
@@ -86,7 +86,7 @@ def from_exported_program(
 
 def import_program(program: Any, options: Options, report: ImportReport) -> IRModule:
     """The module of a program that is functional already (``trace.functional``)."""
-    with no_collection():
+    with young_collection():
         return _Import(program, options, report).module()
 
 

@@ -13,7 +13,7 @@ from ... import op as _operators  # noqa: F401 - fills the operator table
 from ...ir import ExternFunc, Function, IRModule, PrimFunc
 from ...ir.verifier.verifier import violations
 from ...support.errors import ScriptError, suggest
-from ...support.gc_pause import no_collection
+from ...support.gc_pause import young_collection
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
 from ...support.source import Source, Span
@@ -218,7 +218,7 @@ def parse(
     """
     if not isinstance(text, (str, Source)):
         raise ScriptError("E101", f"script is text, got {type(text).__name__}", help="bytes: decode them first")
-    with no_collection():
+    with young_collection():
         return _parse(text, name, scope, check)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ....support.errors import FrontendError, Note
 from ....support.forking import fork_lock
-from ....support.gc_pause import no_collection
+from ....support.gc_pause import young_collection
 from ....support.optional import require
 from ....support.source import Source, Span
 from ..operators.rows import enter_rows
@@ -63,7 +63,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
             raise _export_error(error, model) from error
 
     numbers = whole_numbers(model)
-    with _TRACING, known_results(model), lost_effects(model), traceable(torch), no_collection():
+    with _TRACING, known_results(model), lost_effects(model), traceable(torch), young_collection():
         try:
             return exported(False)
         except FrontendError as error:
