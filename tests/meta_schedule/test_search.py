@@ -261,7 +261,7 @@ def test_reuse_is_what_lies_between_two_reads():
         (load,) = collect(store.value, BufferLoad)
         blocks = {axis.var: float(axis.domain.extent.value) for axis in collect(program.body, IterVar)}
         accesses.add(load, tuple(blocks.items()), lambda extent: float(extent.value))
-        reuse = accesses.reuse()
+        reuse = accesses.reuse(1 << 20)
         assert reuse.distance == pytest.approx(math.log1p(int(data.shape[0]) * 4))
         behind.append(reuse.behind)
     assert behind == [(0.0, 0.0), (2 * 4 * 2.0**20, 2 * 4 * 2.0**20)]
@@ -274,7 +274,7 @@ def test_reuse_is_what_lies_between_two_reads():
         tuple([(axis.var, float(axis.domain.extent.value)) for axis in collect(program.body, IterVar)]),
         lambda n: float(n.value),
     )
-    assert column.reuse().behind == (64 * 4096 * 64.0, 0.0)
+    assert column.reuse(1 << 20).behind == (64 * 4096 * 64.0, 0.0)
 
 
 def test_mutators_change_one_decision():

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 import unity
+from unity.ffi.targets import system
+from unity.ffi.targets.processor import Processor
 from unity.ir.interpret import run
 from unity.ir.stmt import For
 from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.script import parse
+from unity.target.cpu import caches
 from unity.target.cpu.backend import CPU
+from unity.target.cpu.caches import second_level_of
 from unity.transform.default_schedule import Packing, schedule_default
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.infra.backend import Machine, machine_in_use
@@ -265,6 +269,37 @@ def test_chunks_go_outside_where_few_rows_wait_for_weights(processor, outside):
     )
     text = str(lower_prim_funcs({"main": found.func})["main"])
     assert ("T.prefetch(" in text) and (", 0, 0, 1)" in text) == outside
+
+
+def test_the_second_level_cache_is_that_of_the_processor(tmp_path, monkeypatch):
+    """By its name; of this machine, where it has a name that nobody knows, by the word of the system; a usual one else."""
+    names = {
+        "haswell": 256,
+        "znver3": 512,
+        "znver5": 1024,
+        "icelake-server": 1280,
+        "emeraldrapids": 2048,
+        "x86-64-v3": 1024,
+    }
+    found = {name: CPU.machine(unity.Target(f"llvm -mcpu={name}")).second_level >> 10 for name in names}
+    assert found == names
+    for level, size in (("1", "48K"), ("2", "640K"), ("3", "32M")):
+        folder = tmp_path / f"index{level}"
+        folder.mkdir()
+        (folder / "level").write_text(f"{level}\n")
+        (folder / "size").write_text(f"{size}\n")
+    monkeypatch.setattr(system, "CACHES", tmp_path)
+    system.second_level_cache.cache_clear()
+    unknown = Processor("a new one", "", frozenset())
+    try:
+        assert second_level_of(unknown) >> 10 == 1024
+        monkeypatch.setattr(caches, "host_processor", lambda: unknown)
+        assert second_level_of(unknown) >> 10 == 640
+        monkeypatch.setattr(system, "CACHES", tmp_path / "none")
+        system.second_level_cache.cache_clear()
+        assert second_level_of(unknown) >> 10 == 1024
+    finally:
+        system.second_level_cache.cache_clear()
 
 
 def test_panels_are_fetched_ahead_where_the_second_level_cache_holds_two():

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _READ = 1 << 14
 """Bytes that hold the first processor."""
 _CHANGES = (
@@ -55,3 +56,16 @@ def system_features() -> frozenset[str]:
     if "sse4.2" in found:
         found.add("crc32")
     return frozenset(found)
+
+
+@cache
+def second_level_cache() -> int:
+    """Bytes of the second-level cache of the first processor; 0 where the system does not tell."""
+    for part in sorted(CACHES.glob("index*")):
+        try:
+            level, size = [(part / name).read_text().strip() for name in ("level", "size")]
+        except OSError:
+            continue
+        if level == "2" and size.endswith("K") and size[:-1].isdigit():
+            return int(size[:-1]) << 10
+    return 0

@@ -88,7 +88,7 @@ def features_of(fn: PrimFunc, machine: Machine, args_info: Sequence[ArgInfo] = (
     own = {alloc.buffer.data for alloc in collect(fn.body, AllocBuffer) if _is_register(alloc.buffer.data)}
     _walk(fn.body, _Around(), sums, own, machine)
     touched = sum(sums.touched.values())
-    reuse = sums.accesses.reuse()
+    reuse = sums.accesses.reuse(machine.second_level)
     logs = [
         sums.cycles, sums.arithmetic, sums.vectors, sums.singles, sums.strided, sums.stores, sums.registers, sums.turns,
         sums.written, sums.statements, touched, max(sums.touched.values(), default=0.0), *reuse.behind,

@@ -18,8 +18,8 @@ from ...ir.stmt import BufferStore
 from ...ir.types import Expr
 from ...ir.walk import used_vars
 
-LEVELS = (1 << 15, 1 << 20)
-"""Bytes of a first and a second level of caches."""
+FIRST = 1 << 15
+"""Bytes of a first level of caches."""
 LINE = 64
 """Bytes that come together."""
 Loops = tuple[tuple[Var, float], ...]
@@ -32,10 +32,10 @@ _Form = dict[Var, float]
 
 @dataclass(slots=True, frozen=True)
 class Reuse:
-    """Logarithm of the bytes between two uses, the mean of all accesses; bytes that come from behind each of ``LEVELS``."""
+    """Logarithm of the bytes between two uses, the mean of all accesses; bytes that come from behind each of two levels."""
 
     distance: float = 0.0
-    behind: tuple[float, ...] = (0.0,) * len(LEVELS)
+    behind: tuple[float, ...] = (0.0, 0.0)
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,14 +75,14 @@ class Accesses:
             extents = tuple([size(extent) for extent in buffer.shape])
             self.found[key] = _Access(buffer.data, buffer.dtype.itemsize, extents, forms, loops)
 
-    def reuse(self) -> Reuse:
-        """The reuse of all of them."""
+    def reuse(self, second_level: int) -> Reuse:
+        """The reuse of all of them, with a second level of so many bytes."""
         inside = self._inside()
         weights = distance = 0.0
         for access in self.found.values():
             weight = math.prod([turns for _, turns in access.loops])
             weights, distance = weights + weight, distance + weight * math.log1p(_distance(access, inside))
-        behind = tuple([_behind(list(self.found.values()), inside, room) for room in LEVELS])
+        behind = tuple([_behind(list(self.found.values()), inside, room) for room in (FIRST, second_level)])
         return Reuse(distance / max(1.0, weights), behind)
 
     def _inside(self) -> dict[Loops, float]:
@@ -132,4 +132,4 @@ def _form(index: Expr) -> _Form:
     return dict.fromkeys(used_vars(index), ANYWHERE)
 
 
-__all__ = ["LEVELS", "Accesses", "Loops", "Reuse"]
+__all__ = ["Accesses", "Loops", "Reuse"]

@@ -20,6 +20,7 @@ from ...transform.default_schedule.split_reductions import SPLIT
 from ...transform.default_schedule.windows import WINDOWS
 from ...transform.infra.backend import Backend, KernelCode, Machine, register_target
 from ...transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
+from .caches import second_level_of
 from .codegen import KernelText, compile_kernel_text, compile_options, write_kernels
 
 
@@ -52,9 +53,6 @@ second one."""
 _SLOW = {"dot_16x2_bf16_avx512_local": _AMD}
 """Tensor intrinsic -> the feature without which it is slower than plain steps. Of pairs of bfloat16 a Zen 4 begins as many as of
 multiply-adds, an Emerald Rapids one in the time of four (1.7 and 6.8 thousand million a second)."""
-_TWO_MEGABYTES = "avx512fp16"
-"""The feature of processors whose cores have a second-level cache of 2 MiB: Intel's from Sapphire Rapids on. Others with
-AVX-512 have one or one and a quarter, and a Zen 5 one."""
 
 
 def machine_of(target: Target) -> Machine:
@@ -64,11 +62,11 @@ def machine_of(target: Target) -> Machine:
 
 @cache
 def _of_processor(processor: Processor) -> Machine:
+    second_level = second_level_of(processor)
     if processor.vector_bytes < 64:
-        return Machine(processor.vector_bytes, 16)
+        return Machine(processor.vector_bytes, 16, second_level=second_level)
     has = [name for feature, names in _INTRINSICS.items() if feature in processor.features for name in names]
     slow = [name for name in has if name in _SLOW and _SLOW[name] not in processor.features]
-    second_level = 2 << 20 if _TWO_MEGABYTES in processor.features else 1 << 20
     streams = _AMD in processor.features
     return Machine(64, 32, tuple(has), slow_intrinsics=tuple(slow), second_level=second_level, streams=streams)
 

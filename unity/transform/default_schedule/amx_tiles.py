@@ -29,8 +29,8 @@ LEAST = 7
 """Rows from which on filling a tile up costs less than going without: tiles do eight times the work of dot products."""
 FASTER = 8
 """Steps in tiles in the time of one without an instruction, for each neighbour along the reduction."""
-CACHED = 1 << 20
-"""Bytes of data rows that a core keeps near while it goes through the columns."""
+CACHED = 0.5
+"""The part of the second-level cache that data rows take which a core keeps near while it goes through the columns."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -104,13 +104,13 @@ def row_step(data: BufferLoad, row: IterVar) -> tuple[int, int] | None:
 
 def schedule_tile_block(
     sch: Schedule, block: BlockRV, after: BlockRV, contraction: Contraction, row: IterVar, shape: TileBlock, lanes: int,
-    shared: bool,
+    shared: bool, machine: Machine,
 ) -> LoopRV:  # fmt: skip
     """Blocks outside, the other reductions around each, the intrinsic inside; the consumer on each block. The loop around it."""
     loops = dict(zip([axis.var for axis in contraction.block.iter_vars], sch.get_loops(block)))
     j0, j1 = sch.split(loops[contraction.columns.var], [None, shape.columns])
     i0, i1 = sch.split(loops[row.var], [None, shape.rows])
-    cached = _rows_in_cache(contraction, row, shape)
+    cached = _rows_in_cache(contraction, row, shape, machine)
     lines = [loops[axis.var] for axis in contraction.rows if axis is not row]
     outer = [loops[axis.var] for axis in contraction.batch]
     if cached is not None:
@@ -134,13 +134,13 @@ def schedule_tile_block(
     return at
 
 
-def _rows_in_cache(contraction: Contraction, row: IterVar, shape: TileBlock) -> int | None:
+def _rows_in_cache(contraction: Contraction, row: IterVar, shape: TileBlock, machine: Machine) -> int | None:
     """Blocks of rows that stay in cache together, a divisor of all; None where all do."""
     height = extent_of(row)
     assert height is not None
     count = -(-height // shape.rows)
     line = shape.depth * contraction.data.buffer.dtype.itemsize
-    most = max(1, CACHED // (line * shape.rows))
+    most = max(1, int(CACHED * machine.second_level) // (line * shape.rows))
     divisors = [n for n in range(1, count + 1) if count % n == 0]
     cached = choose(contraction.block, "rows_near", divisors, max([n for n in divisors if n <= most]))
     return cached if cached < count else None

@@ -29,8 +29,8 @@ from .nests.tiles import UNKNOWN
 
 UNROLLED = 16
 """Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""
-CACHED = 1 << 18
-"""Bytes of weights that stay in a core's cache while it goes through the rows."""
+CACHED = 0.25
+"""The part of the second-level cache in which weights stay while a core goes through the rows."""
 FETCHED = 0.75
 """Most of the second-level cache that a panel of weights takes which is fetched while the panel before it is used: it holds most of
 both."""
@@ -91,7 +91,7 @@ def tile_nest(
         inner.append(i1)
     outer = [*[loops[axis.var] for axis in contraction.batch], *outer_rows]
     single = all([is_int(sch.get(loop).extent, 1) for loop in lines]) or is_int(sch.get(j0).extent, 1)
-    rows_outside = _weights_cached(contraction)
+    rows_outside = _weights_cached(contraction, machine)
     if not single:
         rows_outside = bool(choose(contraction.block, "rows_outside", (0, 1), rows_outside))
     steps = [loops[axis.var] for axis in contraction.reductions]
@@ -166,7 +166,7 @@ def _is_long(contraction: Contraction, columns: int, machine: Machine) -> bool:
     return is_long and panels >= SHARED_TILES and _has_few_rows(contraction, columns) and wants_chunks(contraction)
 
 
-def _weights_cached(contraction: Contraction) -> bool:
+def _weights_cached(contraction: Contraction, machine: Machine) -> bool:
     """True if the weights stay in cache beside more rows than columns: then rows go outside, so that each is read once, and threads
     keep to their rows from one program to the next."""
     extents = [extent_of(axis) for axis in (*contraction.rows, contraction.columns, *contraction.reductions)]
@@ -174,10 +174,8 @@ def _weights_cached(contraction: Contraction) -> bool:
         return False
     rows = math.prod([extent_of(axis) or 1 for axis in contraction.rows])
     columns = extent_of(contraction.columns) or 1
-    return (
-        rows > columns
-        and columns * steps_of(contraction.reductions) * contraction.weights.buffer.dtype.itemsize <= CACHED
-    )
+    size = columns * steps_of(contraction.reductions) * contraction.weights.buffer.dtype.itemsize
+    return rows > columns and size <= CACHED * machine.second_level
 
 
 def _parallelize(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:

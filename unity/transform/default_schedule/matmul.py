@@ -194,7 +194,7 @@ def _schedule(
     borders = [border for border in _before(sch, block) if sch.get(border).name != padded.copy]
     if isinstance(unit, TileBlock):
         assert row is not None
-        place = schedule_tile_block(sch, block, consumer, contraction, row, unit, lanes, is_large(contraction))
+        place = schedule_tile_block(sch, block, consumer, contraction, row, unit, lanes, is_large(contraction), machine)
     else:
         place = tile_nest(sch, block, consumer, contraction, row, rows, vectors, lanes, unit, machine)
     if then is not None:
