@@ -55,6 +55,8 @@ from ..blocks.lower_opaque_block import DOUBLE_BUFFER, leaves_loop
 from ..blocks.mark_pipeline_stages import MARK
 from ..buffers.versions import Fragments, Versions, fragments_in, has_other_uses, with_versions
 
+_LATER = "let a statement that uses what another one writes have the same stage after it, or a later one"
+_OWN = "allocate a buffer for this loop alone, from which each iteration hands values on to later stages"
 ASYNC_SCOPE = "async_scope"
 """Attribute of statements whose copies to shared memory may be asynchronous."""
 
@@ -113,12 +115,9 @@ class _Pipeline:
         self.closed = all([part.is_async for part in parts if part.stage < self.depth])
         """True if there is no epilogue: only copies run ahead, and the last iterations begin none."""
 
-    def _refuse(self, text: str, part: _Part) -> PassError:
+    def _refuse(self, text: str, part: _Part, help: str = _LATER) -> PassError:
         where = f"the software pipeline of loop {self.loop.loop_var.name}"
-        return PassError(
-            "E376", f"{where}: {text}", getattr(part.stmt, "span", None) or self.loop.span,
-            help="let a statement that uses what another one writes have the same stage behind it, or a later one",
-        )  # fmt: skip
+        return PassError("E376", f"{where}: {text}", getattr(part.stmt, "span", None) or self.loop.span, help=help)
 
     def _check_order(self) -> None:
         for position, first in enumerate(self.parts):
@@ -139,7 +138,8 @@ class _Pipeline:
                 continue
             buffer = allocated.get(pointer)
             if buffer is None or pointer in outside or not self._private(buffer, users):
-                raise self._refuse(f"{pointer.name} is more than what an iteration writes and reads itself", users[0])
+                text = f"{pointer.name} is more than what an iteration writes and reads itself"
+                raise self._refuse(text, users[0], _OWN if pointer in outside else _LATER)
             if any([has_other_uses(part.stmt, pointer, self.fragments) for part in users]):
                 raise self._refuse(f"{pointer.name} is given to an instruction as a whole", users[0])
             ends = max([p.order for p in users if p.stage == last])

@@ -134,12 +134,13 @@ class _Kernels(StatementRewriter):
     def __init__(self, body: Stmt) -> None:
         super().__init__()
         self.used = {v for kernel in kernels_of(body) for v in used_vars(kernel)}
+        self.tables = {part.buffer.data for part in collect(body, AllocConst)}
         self.around: list[AllocBuffer | AllocConst | DeclBuffer] = []
         self.given: set[Buffer] = set()
 
     def enter(self, node: Any) -> Any | None:
         if isinstance(node, (AllocBuffer, AllocConst, DeclBuffer)):
-            own = type(node) is AllocConst or node.buffer.scope != "global"
+            own = node.buffer.data in self.tables or node.buffer.scope != "global"
             if own and node.buffer.data in self.used:
                 self.around.append(node)
                 return SeqStmt(())
