@@ -12,7 +12,7 @@ import unity
 from unity.ir import IRModule
 from unity.script import parse
 from unity.target.cpu.codegen import MANY_BRANCHES, MANY_CHOICES, MANY_LINES, compile_options, text_options
-from unity.transform.tir.blocks.auto_inline import MOST_INLINED, auto_inline
+from unity.transform.relax.fusion.auto_inline import MOST_INLINED, auto_inline
 
 
 def divisions(count: int) -> str:

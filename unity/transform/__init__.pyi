@@ -41,6 +41,7 @@ from .relax.fusion.fuse_ops_by_pattern import (
 )
 from .relax.fusion.fuse_tir import fuse_tir as fuse_tir
 from .relax.fusion.merge_composite_functions import merge_composite_functions as merge_composite_functions
+from .relax.fusion.op_pattern import annotate_tir_op_pattern as annotate_tir_op_pattern
 from .relax.fusion.run_codegen import register_codegen as register_codegen, run_codegen as run_codegen
 from .relax.gradient.gradient import gradient as gradient
 from .relax.interprocedural.clean_signatures import (
@@ -89,7 +90,6 @@ from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
 from .relax.precision.quantize_weights import quantize_weights as quantize_weights
 from .relax.precision.shift_signed_data import shift_signed_data as shift_signed_data
 from .relax.precision.to_mixed_precision import to_mixed_precision as to_mixed_precision
-from .tir.blocks.op_pattern import annotate_tir_op_pattern as annotate_tir_op_pattern
 from .validation.translation_validation import (
     CheckInstrument as CheckInstrument,
     CheckRecord as CheckRecord,

@@ -14,10 +14,10 @@ from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform.infra.passes import Pipeline
 from unity.transform.relax.fusion.fuse_tir import fuse_function
+from unity.transform.relax.fusion.op_pattern import OpPatternKind, analyze_pattern
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
-from unity.transform.tir.blocks.inline_blocks import compute_inline, realizes
-from unity.transform.tir.blocks.op_pattern import OpPatternKind, analyze_pattern
-from unity.transform.tir.blocks.reverse_inline import reverse_compute_inline
+from unity.transform.schedule.rewrites.inline_blocks import compute_inline, realizes
+from unity.transform.schedule.rewrites.reverse_inline import reverse_compute_inline
 
 FUSION = ("annotate_tir_op_pattern", "fuse_ops", "fuse_tir")
 UNFUSED = DEFAULT_PIPELINE.without(*FUSION)

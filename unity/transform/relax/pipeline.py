@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from ..default_schedule.apply import compact_constants, schedule_default, schedule_nests
 from ..infra.passes import Pipeline
-from ..tir.blocks.auto_inline import auto_inline
-from ..tir.blocks.op_pattern import annotate_tir_op_pattern
-from ..tir.blocks.share_blocks import share_blocks
 from .algebra.attend_in_place import attend_in_place
 from .algebra.canonicalize import canonicalize
 from .algebra.eliminate_common_subexpr import eliminate_common_subexpr
@@ -20,9 +17,12 @@ from .algebra.fold_constant import fold_constant
 from .algebra.fuse_attention import fuse_attention
 from .algebra.fuse_transpose_matmul import fuse_transpose_matmul
 from .algebra.remove_redundant_reshape import remove_redundant_reshape
+from .fusion.auto_inline import auto_inline
 from .fusion.fuse_ops import fuse_ops
 from .fusion.fuse_tir import fuse_tir
 from .fusion.merge_families import merge_families
+from .fusion.op_pattern import annotate_tir_op_pattern
+from .fusion.share_blocks import share_blocks
 from .interprocedural.lambda_lift import lambda_lift
 from .interprocedural.normalize_global_var import attach_global_symbol
 from .layout.convert_layout import convert_layout

@@ -14,12 +14,12 @@ from ....ir.walk import collect
 from ....op.common.table import R
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
-from ...tir.blocks.auto_inline import auto_inline
-from ...tir.blocks.simplify_blocks import simplify_blocks
 from ..normalize.dead_code import reachable
+from .auto_inline import auto_inline
 from .fusion_graph import fits
 from .merge_kernels import KernelMerger
 from .run_codegen import calling_kernels
+from .simplify_blocks import simplify_blocks
 
 
 def fuse_function(mod: IRModule, fn: Function) -> PrimFunc:

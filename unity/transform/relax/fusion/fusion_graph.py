@@ -30,8 +30,8 @@ from ....ir.relation import Answer, dims, same_dim
 from ....ir.types import Expr, TensorType, Type
 from ....ir.walk import substitute, used_vars
 from ....op.common.table import R
-from ...tir.blocks.auto_inline import SMALL_WORK
-from ...tir.blocks.op_pattern import OPAQUE_EDGE, Edge, KernelPattern, OpPatternKind, analyze_pattern
+from .auto_inline import SMALL_WORK
+from .op_pattern import OPAQUE_EDGE, Edge, KernelPattern, OpPatternKind, analyze_pattern
 
 ELEMENTWISE, BROADCAST, INJECTIVE = OpPatternKind.ELEMENTWISE, OpPatternKind.BROADCAST, OpPatternKind.INJECTIVE
 COMM_REDUCE, OUT_EWISE, OPAQUE = OpPatternKind.COMM_REDUCE, OpPatternKind.OUT_EWISE_FUSABLE, OpPatternKind.OPAQUE

@@ -1,7 +1,7 @@
 """The tensor programs a primitive function calls, merged into one program, one after the other.
 
 Parameters stand in the function's order, then outputs, then the scalars of shape parameters. What is handed from one program to
-the next becomes a buffer allocated inside. Here: the merging, without any inlining (`transform/tir/blocks/auto_inline.py`).
+the next becomes a buffer allocated inside. Here: the merging, without any inlining (`auto_inline.py`).
 """
 
 from __future__ import annotations

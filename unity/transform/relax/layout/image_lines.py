@@ -32,7 +32,7 @@ from ...default_schedule.base import mark_scheduled, program_of, schedule_of
 from ...default_schedule.gpu.common.stages import distribute_loop
 from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
-from ...tir.blocks.op_pattern import OpPatternKind
+from ..fusion.op_pattern import OpPatternKind
 from ..precision.integer_sums import dtype_of_tensor
 from ..precision.quantize_weights import constants_of
 from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls

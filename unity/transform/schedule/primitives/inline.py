@@ -1,7 +1,7 @@
 """compute_inline and reverse_compute_inline: a block disappears into its consumers or into its producer.
 
-Not here: the rewriting itself (``transform/tir/blocks/inline_blocks.py`` and ``transform/tir/blocks/reverse_inline.py``, shared
-with fusion).
+Not here: the rewriting itself (`transform/schedule/rewrites/inline_blocks.py`, which fusion uses too, and
+`transform/schedule/rewrites/reverse_inline.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ....ir.walk import collect, rewrite, used_vars
 from ....support.errors import PassError
 from ....support.recursion import deep_recursion
-from ...tir.blocks import inline_blocks, reverse_inline
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref
@@ -23,6 +22,7 @@ from ..core.state import ScheduleState
 from ..core.tree import TRUE
 from ..preconditions.coverage import runs_whole_domain
 from ..preconditions.dependence import regions, scope_of
+from ..rewrites import inline_blocks, reverse_inline
 
 _RESULT = "one element for each point"
 

@@ -1,1 +1,1 @@
-"""Changes of statements by primitives: bodies, trees, places, layouts."""
+"""Changes of statements by primitives: bodies, trees, places, layouts, inlining."""

@@ -1,1 +1,1 @@
-"""Passes and rewrites on blocks: inlining, sharing, and what becomes of them below."""
+"""Blocks become plain statements: their initialisation, the buffers they allocate and match, their predicates."""

@@ -17,8 +17,8 @@ from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import collect, rewrite, substitute
 from ...infra.passes import prim_func_pass
-from ..analysis.loop_nests import calls_are_pure
-from .inline_blocks import NOTHING
+from ...schedule.rewrites.inline_blocks import NOTHING
+from ...tir.analysis.loop_nests import calls_are_pure
 
 
 class _Statements:

@@ -1,6 +1,7 @@
 """Inlining of blocks: a block that computes a buffer point by point disappears, and its readers compute the value themselves.
 
-Here: the rewriting and what must hold for it, shared by fusion and by schedules. Not here: when it pays (`auto_inline.py`).
+Here: the rewriting and what must hold for it, shared by fusion and by schedules. Not here: when it pays
+(`transform/relax/fusion/auto_inline.py`).
 Invariant: the readers see bit by bit the values they read before; a value read several times at one place is computed once
 (``T.Let``), and never outside the lazy branch that asked for it.
 """
@@ -24,7 +25,7 @@ from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
 from ....support.errors import PassError, TypeRuleError
-from ..analysis.loop_nests import JOINS, calls_are_pure, is_choice
+from ...tir.analysis.loop_nests import JOINS, calls_are_pure, is_choice
 
 S = TypeVar("S", bound=Stmt)
 

@@ -19,7 +19,7 @@ from ....ir.stmt import Block, BufferStore
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, children, rewrite
 from ...infra.passes import prim_func_pass
-from ..analysis.loop_nests import is_choice
+from ...tir.analysis.loop_nests import is_choice
 
 
 class _Indices(Rewriter):

@@ -3,7 +3,8 @@
 A block is inlined when nothing is computed more often than before (every element is read at most once), or when its value is
 cheap (no transcendental function) and no reduction would repeat it within itself; a value of few operations may be computed by
 two or three reductions each (the rows of a softmax or a normalisation). What a program computes does not change by a bit.
-Here: when inlining pays. Not here: how it is done (`inline_blocks.py`).
+Here: when inlining pays. Not here: how it is done
+(`transform/schedule/rewrites/inline_blocks.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import children, collect, used_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.loop_nests import slope
-from .inline_blocks import NOTHING, Definition, definition, inline_reads, is_vector_load, realizes
+from ...schedule.rewrites.inline_blocks import NOTHING, Definition, definition, inline_reads, is_vector_load, realizes
+from ...tir.analysis.loop_nests import slope
 
 CHEAP_CALLS = frozenset([
     "T.if_then_else", "T.fabs", "T.abs", "T.floor", "T.ceil", "T.trunc", "T.round", "T.nearbyint", "T.isnan", "T.isinf",

@@ -22,7 +22,8 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import collect
 from ...infra.passes import prim_func_pass
-from ..analysis.loop_nests import calls_are_pure
+from ...schedule.rewrites.inline_blocks import definition
+from ...tir.analysis.loop_nests import calls_are_pure
 from .auto_inline import (
     MANY_READERS,
     Reading,
@@ -34,7 +35,6 @@ from .auto_inline import (
     repeats,
     work,
 )
-from .inline_blocks import definition
 
 
 class OpPatternKind(IntEnum):
