@@ -240,6 +240,10 @@ def seq(*stmts: Stmt, span: Span | None = None, old: Stmt | None = None) -> Stmt
     return flat[0] if len(flat) == 1 else SeqStmt(flat, span=span)
 
 
+NOTHING = SeqStmt(())
+"""The statement that does nothing."""
+
+
 def is_nothing(stmt: Stmt | None) -> bool:
     """True for an empty sequence, and for no statement."""
     return stmt is None or (type(stmt) is SeqStmt and not stmt.stmts)

@@ -125,13 +125,13 @@ def _in_vectors(found: _Sum, lanes: int) -> Stmt:
     made.append(BufferStore(part, add(broadcast(before, lanes), sums), (whole,)))
     for store in found.stores:
         values = {loop.loop_var: at, found.value: BufferLoad(part, (lane,), prim_type(dtype))}
-        made.append(For(lane, zero, size, "vectorized", substitute(store, values)))
+        made.append(fresh_copy(For(lane, zero, size, "vectorized", substitute(store, values))))
     last = BufferLoad(part, (const(lanes - 1, "int64"),), prim_type(dtype))
     made.append(replace(found.carried, value=last))
     vectors = For(number, zero, count, "serial", replace(lines, body=seq(*made), kind="unrolled", annotations=None))
     rest = replace(loop, extent=floormod(extent, size))
     moved = substitute(rest.body, {loop.loop_var: add(mul(count, size), loop.loop_var)})
-    return fresh_copy(seq(vectors, replace(rest, body=moved)))
+    return seq(fresh_copy(vectors), fresh_copy(replace(rest, body=moved)))
 
 
 class _Sums(StatementRewriter):

@@ -20,12 +20,12 @@ from ....ir.expr import Call, FloatImm, IntImm, Var
 from ....ir.function import PrimFunc, is_scheduled
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Let, Mod, Mul
-from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.stmt import NOTHING, AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import children, collect, used_vars
 from ...infra.passes import prim_func_pass
-from ...schedule.rewrites.inline_blocks import NOTHING, Definition, definition, inline_reads, is_vector_load, realizes
+from ...schedule.rewrites.inline_blocks import Definition, definition, inline_reads, is_vector_load, realizes
 from ...tir.analysis.loop_nests import slope
 
 CHEAP_CALLS = frozenset([

@@ -12,12 +12,11 @@ from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc, is_scheduled
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, Block, BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.stmt import NOTHING, AllocBuffer, Block, BufferStore, For, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import collect, rewrite, substitute
 from ...infra.passes import prim_func_pass
-from ...schedule.rewrites.inline_blocks import NOTHING
 from ...tir.analysis.loop_nests import calls_are_pure
 
 

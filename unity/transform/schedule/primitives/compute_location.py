@@ -14,7 +14,7 @@ from ....arith.intset import IntSet, union
 from ....ir.buffer import Buffer, BufferRegion
 from ....ir.build import const, dtype_of, is_int
 from ....ir.node import replace as with_fields
-from ....ir.stmt import SeqStmt, Stmt, statements_of
+from ....ir.stmt import NOTHING, SeqStmt, Stmt, statements_of
 from ....ir.types import Expr
 from ....ir.walk import free_vars
 from ..core.refuse import refuse
@@ -366,5 +366,5 @@ def _settle(
     stmts = statements_of(loop.loop.body)
     body: Stmt = SeqStmt((*stmts[:position], nest, *stmts[position:]))
     scope = scope_of(loop)
-    move(state, scope, [(block.realize, SeqStmt(())), (loop.loop, with_fields(loop.loop, body=body))])
+    move(state, scope, [(block.realize, NOTHING), (loop.loop, with_fields(loop.loop, body=body))])
     require_kinds(state, loop)

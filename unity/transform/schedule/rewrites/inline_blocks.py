@@ -20,7 +20,7 @@ from ....ir.build import add, ge, is_int, lt
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import Node, replace
 from ....ir.scalar import And, BufferLoad, Let, Or, is_binary
-from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, is_nothing
+from ....ir.stmt import NOTHING, AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, is_nothing
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
@@ -28,8 +28,6 @@ from ....support.errors import PassError, TypeRuleError
 from ...tir.analysis.loop_nests import JOINS, calls_are_pure, is_choice
 
 S = TypeVar("S", bound=Stmt)
-
-NOTHING = SeqStmt(())
 
 
 @dataclass(slots=True, frozen=True)

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, flat_statements, is_nothing
+from ....ir.stmt import NOTHING, Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, flat_statements, is_nothing
 from ....ir.types import Expr
 from ....support.recursion import deep_recursion
 from ..core.sref import Sref, items_below
 from ..core.state import ScheduleState
 from .rewriting import BlockTracker
-
-NOTHING = SeqStmt(())
 
 
 class Mover(BlockTracker):

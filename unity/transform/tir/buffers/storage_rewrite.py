@@ -14,7 +14,7 @@ from ....ir.buffer import Buffer
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.stmt import AllocBuffer, DeclBuffer, For, SeqStmt, Stmt, seq, statements_of
+from ....ir.stmt import NOTHING, AllocBuffer, DeclBuffer, For, Stmt, seq, statements_of
 from ....ir.walk import StatementRewriter, collect, rewrite_outermost, substitute, used_vars
 from ...infra.passes import prim_func_pass
 
@@ -45,7 +45,7 @@ class _Hoist(StatementRewriter):
         if type(node) is AllocBuffer and self._large(node.buffer) and node.buffer.data not in self.shared:
             self.taken.append(node)
             self.moved = self.moved or self.depth > 0
-            return SeqStmt(())
+            return NOTHING
         if type(node) is For:
             self.depth += 1
             body = self.visit(node.body)

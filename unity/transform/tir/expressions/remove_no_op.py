@@ -12,6 +12,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import (
+    NOTHING,
     AllocBuffer,
     AllocConst,
     AttrStmt,
@@ -27,8 +28,6 @@ from ....ir.stmt import (
 from ....ir.walk import Visit, children, rewrite
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import calls_are_pure
-
-_NOTHING = SeqStmt(())
 
 
 class _Uses:
@@ -72,31 +71,31 @@ def _seq(stmt: SeqStmt) -> Stmt:
 
 
 def _for(stmt: For) -> Stmt:
-    return _NOTHING if is_nothing(stmt.body) and calls_are_pure(stmt.extent) else stmt
+    return NOTHING if is_nothing(stmt.body) and calls_are_pure(stmt.extent) else stmt
 
 
 def _if(stmt: IfThenElse) -> Stmt:
     if is_nothing(stmt.then_case) and is_nothing(stmt.else_case):
-        return _NOTHING if calls_are_pure(stmt.cond) else Evaluate(stmt.cond, stmt.span)
+        return NOTHING if calls_are_pure(stmt.cond) else Evaluate(stmt.cond, stmt.span)
     if stmt.else_case is not None and is_nothing(stmt.else_case):
         return replace(stmt, else_case=None)
     return stmt
 
 
 def _attr(stmt: AttrStmt) -> Stmt:
-    return _NOTHING if is_nothing(stmt.body) else stmt
+    return NOTHING if is_nothing(stmt.body) else stmt
 
 
 def _evaluate(stmt: Evaluate) -> Stmt:
     value = stmt.value
-    return _NOTHING if is_const(value) or (type(value) is not Call and calls_are_pure(value)) else stmt
+    return NOTHING if is_const(value) or (type(value) is not Call and calls_are_pure(value)) else stmt
 
 
 def _store(stmt: BufferStore) -> Stmt:
     value = stmt.value
     if type(value) is BufferLoad and value.buffer is stmt.buffer and value.predicate is None:
         if all([a is b for a, b in zip(value.indices, stmt.indices)]):
-            return _NOTHING
+            return NOTHING
     return stmt
 
 

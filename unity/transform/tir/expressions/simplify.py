@@ -20,13 +20,11 @@ from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Cast, Select
-from ....ir.stmt import AssertStmt, AttrStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, seq
+from ....ir.stmt import NOTHING, AssertStmt, AttrStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, seq
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, children, substitute
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import is_choice
-
-NOTHING = SeqStmt(())
 
 
 class _Simplify(Rewriter):

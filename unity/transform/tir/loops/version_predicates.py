@@ -22,7 +22,7 @@ from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
 from ....ir.scalar import GE, GT, LE, LT, And, Let, Select
-from ....ir.stmt import Bind, For, IfThenElse, SeqStmt, Stmt, seq
+from ....ir.stmt import NOTHING, Bind, For, IfThenElse, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, StatementRewriter, children, collect, fresh_copy, substitute, used_vars
@@ -172,7 +172,7 @@ class Assume(Rewriter):
         if type(node) is SeqStmt:
             return seq(*node.stmts)
         if type(node) is IfThenElse and type(node.cond) is IntImm:
-            return node.then_case if node.cond.value else node.else_case or SeqStmt(())
+            return node.then_case if node.cond.value else node.else_case or NOTHING
         if is_choice(node) and type(node.args[0]) is IntImm:
             return node.args[1] if node.args[0].value else node.args[2]
         return node

@@ -33,6 +33,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import (
+    NOTHING,
     AllocBuffer,
     AttrStmt,
     Bind,
@@ -274,7 +275,7 @@ def _used_around(body: Stmt, loop: For) -> set[Var]:
     class Rest(StatementRewriter):
         def enter(self, node: Any) -> Any | None:
             inside = node is loop or id(node) in marks or (type(node) is For and node.loop_var is loop.loop_var)
-            return SeqStmt(()) if inside or isinstance(node, AllocBuffer) else None
+            return NOTHING if inside or isinstance(node, AllocBuffer) else None
 
     return set(used_vars(Rest()(body)))
 

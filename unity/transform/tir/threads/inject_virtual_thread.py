@@ -24,6 +24,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
 from ....ir.scalar import BufferLoad, CommReducer
 from ....ir.stmt import (
+    NOTHING,
     AllocBuffer,
     AttrStmt,
     Bind,
@@ -135,7 +136,7 @@ class _Axis:
         """A value that differs: index arithmetic is written where it is used, other values are kept in memory."""
         if not collect(stmt.value, (BufferLoad, Call)):
             self.values[stmt.var] = substitute(stmt.value, self.values)
-            return SeqStmt(())
+            return NOTHING
         cell = make_buffer(stmt.var.name, dtype_of(stmt.var), (self.extent,), "local")
         here = (self.var,)
         store = self._looped(BufferStore(cell, stmt.value, here, span=stmt.span))

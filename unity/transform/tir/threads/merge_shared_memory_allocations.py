@@ -27,7 +27,7 @@ from ....ir.expr import Call, IntImm, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, Bind, DeclBuffer, Evaluate, For, SeqStmt, Stmt, seq, statements_of
+from ....ir.stmt import NOTHING, AllocBuffer, Bind, DeclBuffer, Evaluate, For, SeqStmt, Stmt, seq, statements_of
 from ....ir.types import Expr, PointerType
 from ....ir.walk import StatementRewriter, collect, free_vars, used_vars
 from ...infra.passes import prim_func_pass
@@ -216,7 +216,7 @@ def _without(body: Stmt, buffers: set[Buffer]) -> Stmt:
 
     class Drop(StatementRewriter):
         def enter(self, node: Any) -> Any | None:
-            return SeqStmt(()) if type(node) is AllocBuffer and node.buffer in buffers else None
+            return NOTHING if type(node) is AllocBuffer and node.buffer in buffers else None
 
     return Drop()(body)
 

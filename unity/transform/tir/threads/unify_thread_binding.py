@@ -21,7 +21,7 @@ from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, IterVar
-from ....ir.stmt import AllocBuffer, AllocConst, AttrStmt, Bind, DeclBuffer, For, SeqStmt, Stmt, seq
+from ....ir.stmt import NOTHING, AllocBuffer, AllocConst, AttrStmt, Bind, DeclBuffer, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, StatementRewriter, collect, free_vars, fresh_copy, substitute, used_vars
 from ....support.errors import Note, PassError
@@ -143,7 +143,7 @@ class _Kernels(StatementRewriter):
             own = node.buffer.data in self.tables or node.buffer.scope != "global"
             if own and node.buffer.data in self.used:
                 self.around.append(node)
-                return SeqStmt(())
+                return NOTHING
         return self._kernel(_unified(node)) if is_thread_axis(node) else None
 
     def leave(self, node: Any) -> Any:

@@ -57,6 +57,7 @@ from ....ir.scalar import (
     is_binary,
 )  # fmt: skip
 from ....ir.stmt import (
+    NOTHING,
     AllocBuffer,
     AllocConst,
     AttrStmt,
@@ -182,7 +183,7 @@ class _Lanes:
                 return replace(stmt, value=value)
             if type(value) is Ramp and not collect(value, (BufferLoad, Call)):
                 self.vectors[stmt.var] = value
-                return SeqStmt(())  # stays a ramp in indices
+                return NOTHING  # stays a ramp in indices
             var = Var(stmt.var.name, value.ty)
             self.vectors[stmt.var] = var
             return Bind(var, value)
@@ -342,7 +343,7 @@ def _loop(loop: For, max_lanes: int, serial_lanes: int) -> Stmt:
     ty = prim_type(dtype_of(loop.loop_var))
     count = loop.extent.value
     if count == 0:
-        return SeqStmt(())
+        return NOTHING
     parts: list[Stmt] = []
     whole = count // max_lanes
     if whole > 1:
