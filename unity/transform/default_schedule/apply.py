@@ -3,7 +3,8 @@
 Rewrite: ``R.call_dps(matmul, (x, w), ...)`` with a constant ``w`` -> the same call of the scheduled program with ``w`` packed.
 ``UNITY_EXPLAIN=1`` prints which rule took a program, or why none did.
 
-After the rules, ``compact_constants``: constants that are views in another order of their memory (folded transposes) become
+After the rules, ``schedule_nests``: passes of the target choose the loops of the programs that are left, nest by nest. At the end,
+``compact_constants``: constants that are views in another order of their memory (folded transposes) become
 compact, which kernels require; until then they cost nothing, so that a rule which lays weights out anew copies them once.
 """
 
