@@ -1,6 +1,7 @@
 """Decisions of rules and passes: the own ones change nothing, others change speed and never results."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.script import parse
 from unity.target.cpu.backend import CPU
+from unity.transform.default_schedule import contraction_nest
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.common.choices import SCHEDULE, choices_of, without_decisions
 from unity.transform.infra.backend import Machine
@@ -265,6 +267,23 @@ def test_chunks_of_a_long_sum_go_outside_of_the_tiles_where_that_is_decided(rows
     text = built(decided(fn, decisions), constants, LEVELS["v4"])[0].script()
     assert "software_prefetch_once" in text
     check(fn, constants, decisions, LEVELS["v4"])
+
+
+@pytest.mark.parametrize("height, width", [(6, 7), (1, 20), (5, 3)])
+def test_panels_beyond_the_second_cache_are_read_once_for_a_group_of_tiles(height, width, monkeypatch):
+    monkeypatch.setattr(contraction_nest, "TOTALS", 1 << 12)
+    fn = nest({"X": ((height + 1, width + 1, 65), F), "W": ((2, 2, 65, 17), F), "Y": ((height, width, 17), F)},
+              (height, width, 17, 2, 2, 65), "SSSRRR", "Y[v0, v1, v2]",
+              "X[v0 + v3, v1 + v4, v5] * W[v3, v4, v5, v2]")  # fmt: skip
+    given = arrays(fn, np.random.default_rng(1))
+    target = LEVELS["v4"]
+    for size in (1 << 12, 1 << 20):
+        machine = replace(CPU.machine(target), second_level=size, streams=True)
+        found = schedule_function("main", fn, {1}, machine, CPU.rules)
+        fetches = "prefetch" in lowered(found.func, target).script()
+        assert fetches == (size == 1 << 12)
+        got = result(lowered(found.func, target), found.packed, given)
+        np.testing.assert_allclose(got, result(fn, {}, given), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -114,9 +114,14 @@ def tile_nest(
     elif written > 1:  # whatever is left over: LLVM writes a loop of its own for it
         sch.annotate(steps[-1], "unroll", written)
     inside: list[LoopRV] = []
-    if chunks and not single and not rows_outside and not outer_rows and _has_few_rows(contraction, vectors * lanes):
-        if choose(contraction.block, "chunks_outside", (0, 1), _is_long(contraction, vectors * lanes, machine)):
-            inside, lines = lines, []
+    if chunks and not rows_outside and not outer_rows:
+        few = not single and _has_few_rows(contraction, vectors * lanes)
+        worth = (
+            _is_long(contraction, vectors * lanes, machine) if few else _is_far(contraction, vectors * lanes, machine)
+        )
+        if (few or worth) and choose(contraction.block, "chunks_outside", (0, 1), worth):
+            most = TOTALS // (rows * vectors * lanes * contraction.output.dtype.itemsize)
+            lines, inside = ([], lines) if few else _near_lines(sch, lines, most)
     outer += [*lines, j0] if rows_outside else [j0, *lines]
     sch.reorder(*outer, *chunks, *inside, *steps, *unrolled, *inner, j1, j2, *grouped)
     panels, at = 0, outer[-1]
@@ -131,7 +136,7 @@ def tile_nest(
         if inside:  # what a chunk needs is fetched while the last tiles use what the one before needed
             loop = sch.get_loops(sch.get_block(f"{contraction.block.name}_update"))[-4 - len(inner)]
             sch.annotate(loop, SOFTWARE_PREFETCH_PANEL, 1)
-            sch.annotate(loop, SOFTWARE_PREFETCH_ONCE, int(machine.streams))
+            sch.annotate(loop, SOFTWARE_PREFETCH_ONCE, int(machine.streams and not lines))
     else:
         on_tile = [sch.decompose_reduction(block, steps[0])]
     for loop in (*unrolled, *inner, j1):
@@ -164,6 +169,31 @@ def _is_long(contraction: Contraction, columns: int, machine: Machine) -> bool:
     is_long = machine.streams and _panel(contraction, columns) >= LONG_PANEL * machine.second_level
     panels = -(-(extent_of(contraction.columns) or 0) // columns)
     return is_long and panels >= SHARED_TILES and _has_few_rows(contraction, columns) and wants_chunks(contraction)
+
+
+def _is_far(contraction: Contraction, columns: int, machine: Machine) -> bool:
+    """True if the panels of so many columns do not stay in the second-level cache from tile to tile."""
+    return machine.streams and wants_chunks(contraction) and _panel(contraction, columns) > machine.second_level
+
+
+def _near_lines(sch: Schedule, lines: list[LoopRV], most: int) -> tuple[list[LoopRV], list[LoopRV]]:
+    """Loops over tiles, outermost first, as those over groups and those over the at most so many tiles of one; one may be split."""
+    inside: list[LoopRV] = []
+    outer, left = [*lines], most
+    while outer and left > 1:
+        extent = sch.get(outer[-1]).extent
+        count = extent.value if type(extent) is IntImm else 0
+        size = max([n for n in range(1, min(count, left) + 1) if count % n == 0], default=0)
+        if size > 1 or count == 1:
+            loop = outer.pop()
+            if size < count:
+                group, loop = sch.split(loop, [None, size])
+                outer.append(group)
+            inside.insert(0, loop)
+        left //= max(size, 1)
+        if size < count or not count:
+            break
+    return (outer, inside) if left < most else (lines, [])
 
 
 def _weights_cached(contraction: Contraction, machine: Machine) -> bool:

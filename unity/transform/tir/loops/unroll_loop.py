@@ -95,12 +95,13 @@ def _copies(loop: For, first: Expr, count: int) -> list[Stmt]:
 def _some_at_once(loop: For, count: int) -> Stmt:
     """A loop that runs some of its iterations together, so that their reads are on the way at once, and then the rest; nobody
     unrolls either once more."""
-    turn, each = Var(f"{loop.loop_var.name}_turn", loop.loop_var.ty), int_imm(count, prim_type(dtype_of(loop.loop_var)))
+    ty = prim_type(dtype_of(loop.loop_var))
+    turn, each = Var(f"{loop.loop_var.name}_turn", ty), int_imm(count, ty)
     turns = floordiv(loop.extent, each)
     together = seq(*_copies(loop, add(loop.min, mul(turn, each)), count))
     done = mul(turns, each)
     rest = replace(loop, min=add(loop.min, done), extent=sub(loop.extent, done))
-    main = replace(loop, loop_var=turn, min=sub(each, each), extent=turns, body=together)
+    main = replace(loop, loop_var=turn, min=int_imm(0, ty), extent=turns, body=together)
     return main if is_int(rest.extent, 0) else seq(main, rest)
 
 
