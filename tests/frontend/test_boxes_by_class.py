@@ -57,3 +57,27 @@ def test_boxes_are_suppressed_by_class(monkeypatch) -> None:
     for scores in (torch.rand(12), torch.rand(12) + 0.3):
         torch.testing.assert_close(f(boxes, scores, classes), Detector()(boxes, scores, classes))
     assert f(boxes, torch.zeros(12), classes)[0].shape == (0, 4)
+
+
+@torch.library.custom_op("unity_tests::kept", mutates_args=())
+def kept(scores: torch.Tensor) -> torch.Tensor:
+    return torch.nonzero(scores > 0.5).flatten()
+
+
+@kept.register_fake
+def _(scores):
+    """As torchvision's ``nms``: by a function of torch that promises two elements."""
+    return scores.new_empty(torch.library.get_ctx().create_unbacked_symint(), dtype=torch.int64)
+
+
+class Kept(torch.nn.Module):
+    def forward(self, x):
+        return x[kept(x)][:3] * 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_operators_of_others_may_find_one_element_or_none() -> None:
+    f = unity.compile(Kept().eval(), example_inputs=(torch.ones(6),))
+    for count in (6, 2, 1, 0):
+        x = (torch.arange(6) < count) * 0.75
+        torch.testing.assert_close(f(x), Kept()(x))

@@ -378,3 +378,59 @@ def test_ranges_of_floats_with_sizes() -> None:
         warnings.simplefilter("error", FallbackWarning)
         for size in (4, 7, 33):
             same(run(torch.randn(size)), forward(torch.randn(size)))
+
+
+def test_nested_tensors_of_uneven_length() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).eval()
+    run = compiled(model)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for lengths in ((3, 5), (4, 1, 6), (2, 2)):
+            x = torch.nested.nested_tensor([torch.randn(n, 8) for n in lengths], layout=torch.jagged)
+            made = run(x)
+            same(made.values(), model(x.values()))
+            same(made.offsets(), x.offsets())
+
+
+def test_tensors_without_elements_run_in_torch() -> None:
+    run = compiled(torch.nn.Linear(8, 4, device="meta"))
+    with torch.no_grad(), pytest.warns(FallbackWarning, match="is a tensor on meta"):
+        assert run(torch.zeros(2, 8, device="meta")).shape == (2, 4)
+
+
+class InBytes(torch.Tensor):
+    """Weights in eight bits that a call of any operator widens."""
+
+    @staticmethod
+    def __new__(cls, codes: Any, scale: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, codes.shape, dtype=scale.dtype)
+
+    def __init__(self, codes: Any, scale: Any) -> None:
+        self.codes, self.scale = codes, scale
+
+    def __tensor_flatten__(self) -> Any:
+        return ["codes", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, parts: Any, context: Any, size: Any, stride: Any) -> Any:
+        return cls(parts["codes"], parts["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if fn is torch.ops.aten.detach.default:
+            return cls(args[0].codes, args[0].scale)
+        wide = [a.codes.to(a.scale.dtype) * a.scale if isinstance(a, cls) else a for a in args]
+        return fn(*wide, **(kwargs or {}))
+
+
+def test_weights_of_another_class_are_read_as_they_are_at_each_call() -> None:
+    model, x = torch.nn.Linear(8, 4), torch.randn(2, 8)
+    codes, scale = torch.randint(-9, 9, (4, 8), dtype=torch.int8), torch.rand(4, 1)
+    model.weight = torch.nn.Parameter(InBytes(codes, scale), requires_grad=False)
+    run = compiled(model)
+    with torch.no_grad():
+        for _ in range(3):
+            same(run(x), x @ (codes * scale).T + model.bias)
+            codes.neg_()
+        model.weight = torch.nn.Parameter(InBytes(codes + 1, scale), requires_grad=False)
+        same(run(x), x @ ((codes + 1) * scale).T + model.bias)

@@ -36,6 +36,7 @@ from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
 from .frozen_weights import FrozenWeights, frozen_inputs, graph_weights
+from .runtime.arguments import PLACES, refuse_tensor
 from .runtime.memory import addresses, copy_if_aliased, is_on_device, on_host
 from .translate.graph import EFFECTS, TOKEN, GraphImporter
 
@@ -173,8 +174,9 @@ def compile_graph(
         if report.fallbacks:
             warnings.warn(str(report), FallbackWarning, stacklevel=2)
         inputs = [(k, n) for k, n in enumerate(graph_module.graph.find_nodes(op="placeholder")) if not _is_token(n)]
-        positions, nodes = [k for k, _ in inputs], [n for _, n in inputs]
-        kept = frozen_inputs(weights, nodes, positions) if backend_of(target).runtime.device.host_memory else {}
+        places, nodes = [k for k, _ in inputs], [n for _, n in inputs]
+        kept = frozen_inputs(weights, nodes, places) if backend_of(target).runtime.device.host_memory else {}
+        positions = [k for k, n in inputs if not _is_ragged(n)]
         link = partial(LinkedGraph.of, options=options, plans=plans)
         places, left = [*kept], [k for k in positions if k not in kept]
         frozen = FrozenWeights(module, [module["main"].params[positions.index(k)] for k in places], build, link)
@@ -200,6 +202,11 @@ def compile_graph(
 def _is_token(node: Any) -> bool:
     """True for an input that orders effects: it has no value."""
     return node.op == "placeholder" and any([str(u.target) == EFFECTS and u.args[0] is node for u in node.users])
+
+
+def _is_ragged(node: Any) -> bool:
+    """True for the size of a nested tensor's uneven axis among the inputs: it stands for a tensor of offsets, and is no number."""
+    return node.op == "placeholder" and getattr(getattr(node.meta["val"], "node", None), "is_nested_int", bool)()
 
 
 def _as_pairs(torch: Any, value: Any) -> Any:
@@ -288,6 +295,8 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
     for node in nodes:
         if _is_token(node):
             graph.values[node] = TOKEN
+        elif _is_ragged(node):
+            continue  # a result may be it
         elif node.op == "placeholder":
             params.append(_parameter(context, node, params))
             graph.values[node] = _as_used(params[-1], node.meta["val"])
@@ -384,10 +393,14 @@ def _layout(context: Context, value: Any) -> ShapeExpr | None:
 
 
 def _parameter(context: Context, node: Any, others: Sequence[Var]) -> Var:
-    """The parameter of a placeholder; a size that torch hands over twice is a number of its own the second time."""
+    """The parameter of a placeholder; a size that torch hands over twice is a number of its own the second time.
+
+    Raises FrontendError E015 for a tensor of a kind or on a device that programs do not take.
+    """
     value = node.meta["val"]
     try:
         if isinstance(value, context.torch.Tensor):
+            refuse_tensor(context.torch, f"the input {node.name}", value, PLACES)
             real = context.torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
             shape = [context.symbols.bind(d) for d in real.shape]
             return Var(node.name, tensor_type(shape, dtype_name(real.dtype)))

@@ -62,7 +62,8 @@ def inferable(torch: Any) -> Iterator[None]:
     ``nll_loss``, whether there are rows at all, to give NaN where not: so does the operator itself; layers of transformers, whether
     a mask is the causal one, a hint beside the mask. Distributions check their parameters and samples when the model runs;
     whether a matrix is symmetric does not decide whether they look further. torchvision chooses between two ways to suppress
-    boxes by class, of equal results, by how many there are.
+    boxes by class, of equal results, by how many there are. Sizes that foreign operators find in their data are at least 2 only
+    where their rules say so: ``create_unbacked_symint`` has it as a default.
     """
     table = require("torch._decomp").decomposition_table
     loss, forward = torch.ops.aten.nll_loss.default, torch.ops.aten.nll_loss_forward.default
@@ -102,6 +103,8 @@ def inferable(torch: Any) -> Iterator[None]:
         beyond = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max() + 1  # there may be no boxes
         return vision.nms(boxes + (idxs.to(boxes) * beyond)[:, None], scores, iou_threshold)
 
+    contexts = require("torch._library.fake_impl").FakeImplCtx
+    size_from_two = contexts.create_unbacked_symint
     vision: Any = sys.modules.get("torchvision.ops.boxes")
     batched_nms = vision.batched_nms if vision else None
     constraints = torch.distributions.constraints
@@ -115,6 +118,7 @@ def inferable(torch: Any) -> Iterator[None]:
         constraints.is_dependent = lambda constraint: isinstance(
             constraint, constraints._Dependent
         )  # one that dynamo follows
+        contexts.create_unbacked_symint = lambda context, *, min=0, max=None: context.new_dynamic_size(min=min, max=max)
         layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
         torch._is_all_true = valid_later
         for target, rule in rules.items():
@@ -124,7 +128,7 @@ def inferable(torch: Any) -> Iterator[None]:
         yield
     finally:
         layers._detect_is_causal_mask, torch._is_all_true = asked, all_true
-        constraints.is_dependent = dependent
+        constraints.is_dependent, contexts.create_unbacked_symint = dependent, size_from_two
         if vision:
             vision.batched_nms = batched_nms
         for name, check in checks.items():
