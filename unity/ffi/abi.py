@@ -151,7 +151,7 @@ def product(dims: tuple[Dim, ...]) -> Dim:
             rest = dim if rest is None else ("mul", rest, dim)
     if rest is None or constant == 0:
         return constant
-    return rest if constant == 1 else ("mul", constant, rest)
+    return rest if constant == 1 else ("mul", rest, constant)
 
 
 def no_value(kind: str, a: int, b: int = 0) -> VMError:

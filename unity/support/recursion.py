@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from .errors import VMError
 from .forking import fork_lock
@@ -145,19 +145,8 @@ class _Deep:
             _restore_limit()
 
 
-class _Nothing:
-    """The context of a walk inside another one of its thread."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-_NOTHING = _Nothing()
+_NOTHING = nullcontext()
+"""The context of a walk inside another one of its thread."""
 
 
 def deep_recursion(limit: int = LIMIT) -> AbstractContextManager[None]:

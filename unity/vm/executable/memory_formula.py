@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ...ffi.abi import Dim, evaluate, symbols_of
+from ...ffi.abi import Dim, evaluate, product, symbols_of
 from ...ffi.dtype import DataType
 from ...support.errors import VMError
 from . import bytecode as bc
@@ -89,15 +89,5 @@ def memory_formula(program: bc.Program, name: str) -> MemoryFormula:
         elif row.name == "new_tensor" and row.kind == "builtin":
             dtype = instruction.args[0]
             assert isinstance(dtype, bc.Imm)
-            tensors.append(_product(DataType(str(dtype.value)).itemsize, sizes))
+            tensors.append(product((*sizes, DataType(str(dtype.value)).itemsize)))
     return MemoryFormula(name, tuple([slot.name for slot in fn.slots]), tuple(storages), tuple(tensors), tuple(calls))
-
-
-def _product(size: int, dims: list[Dim]) -> Dim:
-    rest: Dim | None = None
-    for dim in dims:
-        if isinstance(dim, int):
-            size *= dim
-        else:
-            rest = dim if rest is None else ("mul", rest, dim)
-    return size if rest is None or size == 0 else ("mul", rest, size)
