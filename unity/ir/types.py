@@ -17,6 +17,11 @@ class Type(Node):
     __slots__ = ()
 
 
+def _both(name: str) -> tuple[Callable[[Expr, Expr | float], Expr], Callable[[Expr, float], Expr]]:
+    """The methods of an operator with the expression on the left and on the right."""
+    return lambda expr, other: _combine(name, expr, other), lambda expr, other: _combine(name, other, expr)
+
+
 class Expr(Node):
     """Base of all expressions, graph level and tensor level alike. Every expression has a type ``ty``."""
 
@@ -43,47 +48,13 @@ class Expr(Node):
         """Name of the operator or intrinsic that a call applies; "" for anything else."""
         return ""
 
-    def __add__(self, other: Expr | float) -> Expr:
-        return _combine("add", self, other)
-
-    def __radd__(self, other: float) -> Expr:
-        return _combine("add", other, self)
-
-    def __sub__(self, other: Expr | float) -> Expr:
-        return _combine("sub", self, other)
-
-    def __rsub__(self, other: float) -> Expr:
-        return _combine("sub", other, self)
-
-    def __mul__(self, other: Expr | float) -> Expr:
-        return _combine("mul", self, other)
-
-    def __rmul__(self, other: float) -> Expr:
-        return _combine("mul", other, self)
-
-    def __floordiv__(self, other: Expr | float) -> Expr:
-        return _combine("floordiv", self, other)
-
-    def __rfloordiv__(self, other: float) -> Expr:
-        return _combine("floordiv", other, self)
-
-    def __mod__(self, other: Expr | float) -> Expr:
-        return _combine("floormod", self, other)
-
-    def __rmod__(self, other: float) -> Expr:
-        return _combine("floormod", other, self)
-
-    def __truediv__(self, other: Expr | float) -> Expr:
-        return _combine("divide", self, other)
-
-    def __rtruediv__(self, other: float) -> Expr:
-        return _combine("divide", other, self)
-
-    def __pow__(self, other: Expr | float) -> Expr:
-        return _combine("power", self, other)
-
-    def __rpow__(self, other: float) -> Expr:
-        return _combine("power", other, self)
+    __add__, __radd__ = _both("add")
+    __sub__, __rsub__ = _both("sub")
+    __mul__, __rmul__ = _both("mul")
+    __floordiv__, __rfloordiv__ = _both("floordiv")
+    __mod__, __rmod__ = _both("floormod")
+    __truediv__, __rtruediv__ = _both("divide")
+    __pow__, __rpow__ = _both("power")
 
     def __lt__(self, other: object) -> Any:
         return _compare(self, other)

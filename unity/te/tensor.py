@@ -87,6 +87,14 @@ def operate(name: str, *operands: Any) -> Tensor:
     return OPERATIONS[name](*operands)
 
 
+Method = Callable[["Tensor", "Tensor | Scalar"], "Tensor"]
+
+
+def _both(name: str) -> tuple[Method, Method]:
+    """The methods of an operator with the tensor on the left and on the right."""
+    return lambda tensor, other: operate(name, tensor, other), lambda tensor, other: operate(name, other, tensor)
+
+
 @guarded_class
 class Tensor:
     """A tensor with a shape (int64 expressions) and dtype; ``op`` is None for placeholders."""
@@ -128,29 +136,10 @@ class Tensor:
     def __call__(self, *indices: Scalar) -> Value:
         return self[indices]
 
-    def __add__(self, other: Tensor | Scalar) -> Tensor:
-        return operate("add", self, other)
-
-    def __radd__(self, other: Tensor | Scalar) -> Tensor:
-        return operate("add", other, self)
-
-    def __sub__(self, other: Tensor | Scalar) -> Tensor:
-        return operate("subtract", self, other)
-
-    def __rsub__(self, other: Tensor | Scalar) -> Tensor:
-        return operate("subtract", other, self)
-
-    def __mul__(self, other: Tensor | Scalar) -> Tensor:
-        return operate("multiply", self, other)
-
-    def __rmul__(self, other: Tensor | Scalar) -> Tensor:
-        return operate("multiply", other, self)
-
-    def __truediv__(self, other: Tensor | Scalar) -> Tensor:
-        return operate("divide", self, other)
-
-    def __rtruediv__(self, other: Tensor | Scalar) -> Tensor:
-        return operate("divide", other, self)
+    __add__, __radd__ = _both("add")
+    __sub__, __rsub__ = _both("subtract")
+    __mul__, __rmul__ = _both("multiply")
+    __truediv__, __rtruediv__ = _both("divide")
 
     def __neg__(self) -> Tensor:
         return operate("negative", self)

@@ -6,6 +6,8 @@ adopt the type of the other operand. Comparisons give Values, so a Value has no 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TypeVar, overload
 
 from ..ffi.dtype import DataType
@@ -44,6 +46,19 @@ def to_scalar(value: Scalar, dtype: str | None = None) -> Expr:
     return found if isinstance(found, Expr) else build.const(found, dtype)
 
 
+Method = Callable[["Value", Scalar], "Value"]
+
+
+def _left(make: Callable[..., Expr]) -> Method:
+    """The method of an operator whose left operand is the Value."""
+    return lambda value, other: Value(make(value.expr, unwrap(other)))
+
+
+def _both(make: Callable[..., Expr]) -> tuple[Method, Method]:
+    """The methods of an operator with the Value on the left and on the right."""
+    return _left(make), lambda value, other: Value(make(unwrap(other), value.expr))
+
+
 @guarded_class
 class Value(Operand):
     """A scalar expression with operators."""
@@ -75,65 +90,18 @@ class Value(Operand):
 
     __hash__ = object.__hash__
 
-    def __add__(self, other: Scalar) -> Value:
-        return Value(build.add(self.expr, unwrap(other)))
-
-    def __radd__(self, other: Scalar) -> Value:
-        return Value(build.add(unwrap(other), self.expr))
-
-    def __sub__(self, other: Scalar) -> Value:
-        return Value(build.sub(self.expr, unwrap(other)))
-
-    def __rsub__(self, other: Scalar) -> Value:
-        return Value(build.sub(unwrap(other), self.expr))
-
-    def __mul__(self, other: Scalar) -> Value:
-        return Value(build.mul(self.expr, unwrap(other)))
-
-    def __rmul__(self, other: Scalar) -> Value:
-        return Value(build.mul(unwrap(other), self.expr))
-
-    def __truediv__(self, other: Scalar) -> Value:
-        return Value(build.div(self.expr, unwrap(other)))
-
-    def __rtruediv__(self, other: Scalar) -> Value:
-        return Value(build.div(unwrap(other), self.expr))
-
-    def __floordiv__(self, other: Scalar) -> Value:
-        return Value(build.floordiv(self.expr, unwrap(other)))
-
-    def __rfloordiv__(self, other: Scalar) -> Value:
-        return Value(build.floordiv(unwrap(other), self.expr))
-
-    def __mod__(self, other: Scalar) -> Value:
-        return Value(build.floormod(self.expr, unwrap(other)))
-
-    def __rmod__(self, other: Scalar) -> Value:
-        return Value(build.floormod(unwrap(other), self.expr))
-
-    def __pow__(self, other: Scalar) -> Value:
-        return Value(build.intrinsic("pow", self.expr, unwrap(other)))
+    __add__, __radd__ = _both(build.add)
+    __sub__, __rsub__ = _both(build.sub)
+    __mul__, __rmul__ = _both(build.mul)
+    __truediv__, __rtruediv__ = _both(build.div)
+    __floordiv__, __rfloordiv__ = _both(build.floordiv)
+    __mod__, __rmod__ = _both(build.floormod)
+    __pow__ = _left(partial(build.intrinsic, "pow"))
+    __lt__, __le__, __gt__, __ge__ = map(_left, (build.lt, build.le, build.gt, build.ge))
+    __eq__, __ne__ = map(_left, (build.eq, build.ne))  # type: ignore[assignment]
 
     def __neg__(self) -> Value:
         return Value(build.negate(self.expr))
-
-    def __lt__(self, other: Scalar) -> Value:
-        return Value(build.lt(self.expr, unwrap(other)))
-
-    def __le__(self, other: Scalar) -> Value:
-        return Value(build.le(self.expr, unwrap(other)))
-
-    def __gt__(self, other: Scalar) -> Value:
-        return Value(build.gt(self.expr, unwrap(other)))
-
-    def __ge__(self, other: Scalar) -> Value:
-        return Value(build.ge(self.expr, unwrap(other)))
-
-    def __eq__(self, other: Scalar) -> Value:  # type: ignore[override]
-        return Value(build.eq(self.expr, unwrap(other)))
-
-    def __ne__(self, other: Scalar) -> Value:  # type: ignore[override]
-        return Value(build.ne(self.expr, unwrap(other)))
 
     def __and__(self, other: Scalar) -> Value:
         if self.dtype.is_bool:
