@@ -93,6 +93,11 @@ class _Patched:
         return self.producer.__dlpack_device__()  # type: ignore[attr-defined, no-any-return]
 
 
+def _not_shared(producer: object, error: Exception) -> FFIError:
+    return FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}",
+                    help="pass an array, a dense tensor, or an object with __dlpack__ and __dlpack_device__")  # fmt: skip
+
+
 def import_array(producer: object) -> np.ndarray:
     """A numpy array over the memory of an object with ``__dlpack__`` on the cpu. Raises FFIError E703, E704."""
     patched = _Patched(producer)
@@ -104,7 +109,7 @@ def import_array(producer: object) -> np.ndarray:
                            help="copy it to the cpu first")  # fmt: skip
         array = np.from_dlpack(patched)  # type: ignore[arg-type]
     except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
-        raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
+        raise _not_shared(producer, error) from error
     return array if patched.dtype is None else array.view(patched.dtype.numpy)
 
 
@@ -136,7 +141,7 @@ def import_from(producer: object) -> tuple[np.ndarray, Device]:
     try:
         kind, index = producer.__dlpack_device__()  # type: ignore[attr-defined]
     except (AttributeError, TypeError, ValueError) as error:
-        raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
+        raise _not_shared(producer, error) from error
     if kind in _HOST_MEMORY:
         return import_array(producer), CPU
     device = device_from_dlpack(int(kind), index)
@@ -144,7 +149,7 @@ def import_from(producer: object) -> tuple[np.ndarray, Device]:
     try:
         capsule = producer.__dlpack__(stream=streams.current(device.index) or streams.default)  # type: ignore[attr-defined]
     except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
-        raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
+        raise _not_shared(producer, error) from error
     return _read(capsule), device
 
 

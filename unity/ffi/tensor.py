@@ -119,7 +119,8 @@ class Tensor:
         """Steps between neighbours, in elements, as in torch. Raises FFIError E704 where they are not whole elements."""
         size = self._array.itemsize
         if any(step % size for step in self._array.strides):
-            raise FFIError("E704", f"strides {self._array.strides} bytes are not a multiple of {size}-byte elements")
+            raise FFIError("E704", f"strides {self._array.strides} bytes are not a multiple of {size}-byte elements",
+                           help="copy it first: numpy.ascontiguousarray(x)")  # fmt: skip
         return tuple([step // size for step in self._array.strides])
 
     @property
@@ -143,14 +144,16 @@ class Tensor:
     def item(self) -> Any:
         """The single element as a Python number. Raises FFIError E704 where there is not exactly one."""
         if self._array.size != 1:
-            raise FFIError("E704", f"item() needs exactly one element, this tensor has shape {self.shape}")
+            raise FFIError("E704", f"item() needs exactly one element, this tensor has shape {self.shape}",
+                           help="numpy() gives all elements")  # fmt: skip
         return self.numpy().item()
 
     def copyfrom(self, source: object) -> Tensor:
         """Fill this tensor with the elements of ``source`` (a tensor, array or number), cast to its type. Raises FFIError E704."""
         given = tensor(source)
         if given.shape != self.shape:
-            raise FFIError("E704", f"cannot copy shape {given.shape} into a tensor of shape {self.shape}")
+            raise FFIError("E704", f"cannot copy shape {given.shape} into a tensor of shape {self.shape}",
+                           help="reshape or broadcast one of them first")  # fmt: skip
         if self._device.host_memory:
             np.copyto(self._array, given.numpy(), casting="unsafe")
         elif given._device == self._device and given._array.dtype == self._array.dtype:
@@ -296,13 +299,16 @@ def _numbers(value: object, dtype: DataType) -> np.ndarray:
             made = rounded(plain, dtype) if plain.dtype == np.float64 else np.array(value, dtype.numpy)
             back = made.astype(plain.dtype) if plain.dtype.kind in "biuf" else plain
     except (ValueError, TypeError, OverflowError) as error:
-        raise FFIError("E704", f"{what}: {error}") from error
+        raise FFIError(
+            "E704", f"{what}: {error}", help=f"write numbers of {dtype.name}, in rows of one length"
+        ) from error
     numbers = plain.dtype.kind in "biufc" or all([type(item) is int for item in plain.flat])
     if not numbers or plain.dtype.kind in "US":
         raise FFIError("E704", what, help="write numbers")
     whole = plain.dtype.kind != "f" or bool(np.all(np.isfinite(plain) & (plain == np.trunc(plain))))
     if not dtype.is_float and not (whole and (dtype.is_bool or np.array_equal(back, plain))):
-        raise FFIError("E704", f"{what}: {dtype.name} does not hold every number")
+        raise FFIError("E704", f"{what}: {dtype.name} does not hold every number",
+                       help="take a wider data type, or round the numbers first")  # fmt: skip
     return made
 
 
@@ -328,12 +334,14 @@ def tensor(value: object, dtype: str | DataType | None = None, device: Device | 
         try:
             array = np.asarray(value)
         except ValueError as error:
-            raise FFIError("E704", f"cannot make a tensor of this {type(value).__name__}: {error}") from error
+            raise FFIError("E704", f"cannot make a tensor of this {type(value).__name__}: {error}",
+                           help="write numbers, in rows of one length") from error  # fmt: skip
         if wanted is None and array.dtype == np.float64 and not hasattr(value, "__array__"):
             array = array.astype(np.float32)
     if wanted is not None and array.dtype != wanted:
         if array.dtype.kind in "OUSMm":
-            raise FFIError("E704", f"cannot make a {dtype} tensor from {type(value).__name__} values")
+            raise FFIError("E704", f"cannot make a {dtype} tensor from {type(value).__name__} values",
+                           help="convert them to numbers first")  # fmt: skip
         array = rounded(array, DataType(dtype)) if array.dtype == np.float64 else array.astype(wanted)  # type: ignore[arg-type]
     return Tensor(array, place)
 

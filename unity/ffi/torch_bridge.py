@@ -131,6 +131,6 @@ def _over_memory(array: np.ndarray) -> torch.Tensor:
         return torch_module.from_numpy(array.view(carried[0])).view(carried[1])  # type: ignore[no-any-return]
     name = from_numpy(array.dtype).name
     if getattr(torch_module, name, None) is None:
-        raise FFIError("E704", f"torch has no data type {name}")
+        raise FFIError("E704", f"torch has no data type {name}", help="cast the tensor first")
     shared: torch.Tensor = torch_module.from_numpy(array)
     return shared

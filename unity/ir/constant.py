@@ -106,8 +106,9 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
         value = value.item()
     if not hasattr(value, "__index__") and not hasattr(value, "__float__"):
         raise TypeRuleError(
-            "E201", f"a constant is made of a number, not of a value of type {type(value).__name__}", span
-        )
+            "E201", f"a constant is made of a number, not of a value of type {type(value).__name__}", span,
+            help="write a number; an array comes in as te.placeholder, or in a graph as R.const",
+        )  # fmt: skip
     if dtype is None:
         if isinstance(value, bool):
             dtype = "bool"

@@ -82,7 +82,7 @@ def _value(name: str, value: Any, ty: type) -> Any:
         raise CodegenError("E531", f"target option {name} is a flag, got {value!r}", help=f"-{name}, or -{name}=0")
     if isinstance(value, str) and value.isdigit():
         return int(value)
-    raise CodegenError("E531", f"target option {name} must be a number, got {value!r}")
+    raise CodegenError("E531", f"target option {name} must be a number, got {value!r}", help=f"-{name}=4")
 
 
 def _named(generates: bool) -> str:
@@ -96,10 +96,13 @@ def _read(description: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if isinstance(description, Mapping):
         options = dict(description)
         if "kind" not in options:
-            raise CodegenError("E531", "a target dict needs the key 'kind'")
+            raise CodegenError(
+                "E531", "a target dict needs the key 'kind'", help='{"kind": "llvm", "mcpu": "x86-64-v3"}'
+            )
         return str(options.pop("kind")), options
     if not isinstance(description, str):
-        raise CodegenError("E531", f"a target is a string, a dict or a Target, got {type(description).__name__}")
+        raise CodegenError("E531", f"a target is a string, a dict or a Target, got {type(description).__name__}",
+                           help='"llvm", "llvm -mcpu=x86-64-v3", "cuda"')  # fmt: skip
     if description in TAGS:
         options = dict(TAGS[description])
         return str(options.pop("kind")), options
@@ -108,7 +111,7 @@ def _read(description: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     except ValueError as error:
         raise CodegenError("E531", f"cannot read target {description!r}: {error}") from None
     if not words:
-        raise CodegenError("E531", "an empty target description")
+        raise CodegenError("E531", "an empty target description", help='"llvm", "cuda"')
     options = {}
     position = 1
     while position < len(words):

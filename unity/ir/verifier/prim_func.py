@@ -88,7 +88,8 @@ class PrimVerifier:
         handler = self.handlers.get(type(stmt))
         if handler is None:
             code = "E344" if type(stmt) is Block else "E330"
-            self.report.add(code, f"{type(stmt).__name__} cannot stand here", getattr(stmt, "span", None))
+            help = "a Block stands in a BlockRealize, with a value for each iterator" if code == "E344" else None
+            self.report.add(code, f"{type(stmt).__name__} cannot stand here", getattr(stmt, "span", None), help)
         else:
             handler(stmt)
 
@@ -303,10 +304,13 @@ class PrimVerifier:
     def _iterator(self, iter_var: IterVar, block: Block) -> None:
         name = iter_var.var.name
         if iter_var.kind not in ITER_KINDS:
-            self.report.add("E344", f"iterator {name} has the unknown kind {iter_var.kind!r}", iter_var.span)
+            self.report.add("E344", f"iterator {name} has the unknown kind {iter_var.kind!r}", iter_var.span,
+                            f"use one of {', '.join(ITER_KINDS)}")  # fmt: skip
         dtype = element_type(iter_var.var.ty)
         if dtype is None or not dtype.is_integral:
-            self.report.add("E344", f"iterator {name} must be an integer, is {dtype}", iter_var.span)
+            self.report.add(
+                "E344", f"iterator {name} must be an integer, is {dtype}", iter_var.span, 'e.g. Var(name, "int64")'
+            )
         elif iter_var.dom is not None:
             self.expr.integer(iter_var.dom.min, f"the domain of {name}", dtype)
             self.expr.integer(iter_var.dom.extent, f"the domain of {name}", dtype)
