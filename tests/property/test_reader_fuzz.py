@@ -77,7 +77,7 @@ def damaged(rng: random.Random) -> str:
 
 
 def exchanged(rng: random.Random, tokens: list[str], other: list[str]) -> str:
-    """The program with names, numbers and texts replaced by other expressions: most still have the form of a program."""
+    """The program with names, numbers and strings replaced by other expressions: most still have the form of a program."""
     keywords = ("def", "class", "for", "in", "with", "if", "else", "return", "as", "while", "and", "or", "not", "elif")
     words = [k for k, token in enumerate(tokens) if WORD.match(token) and token not in keywords]
     known = [token for token in other if WORD.match(token) and token not in keywords]

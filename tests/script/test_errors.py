@@ -42,7 +42,7 @@ PRIM_CASES = [
     ("A[0] = 1 if A else 2", "E113", "is a buffer", 3, None),
     ("A[0] = 7 ** 100000", "E106", "too large", 3, 12),
     ("A[0] = 1 // 0", "E113", "division by zero", 3, 12),
-    ("A[0] = T.float32('x')", "E106", "T.float32 of the text", 3, 12),
+    ("A[0] = T.float32('x')", "E106", "T.float32 of the string", 3, 12),
     ("A[0:n] = T.float32(1)", "E113", "constant length", 3, 7),
     ("T.floot32(1)", "E111", "did you mean", 3, 5),
     ("x: T.float33 = A[0]", "E111", "unknown name T.float33", 3, 8),

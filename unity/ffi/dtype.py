@@ -46,7 +46,7 @@ def _unknown(name: object) -> FFIError:
 class DataType:
     """An element type with a number of lanes, e.g. ``DataType("int64")``, ``DataType("float32x8")``.
 
-    Interned: equal types are the same object; a text equals the type of that name (``ty.dtype == "float32"``). ``code`` is
+    Interned: equal types are the same object; a string equals the type of that name (``ty.dtype == "float32"``). ``code`` is
     ``int``, ``uint``, ``float``, ``bfloat``, ``bool``, ``handle``, ``void`` or a ``float8_*`` name; ``bits`` is the width of one
     lane; ``scalable`` marks ``vscale`` vectors. Made of its name, or of numpy's type. Raises FFIError E701, E702.
     """

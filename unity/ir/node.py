@@ -380,6 +380,6 @@ def _kind(annotation: str) -> tuple[str, bool]:
     """The kind of a field by what it holds, a "node", a "tuple" of them or "any" of these, and whether it may be None."""
     bare = re.sub(r"^(Def|Own|Derived)\[(.*)\]$", r"\2", annotation)
     plain, optional = bare.removesuffix(" | None"), bare.endswith(" | None")
-    if re.fullmatch(r"tuple\[(?!Any)[A-Z]\w+, \.\.\.\]", plain):  # others hold numbers or texts
+    if re.fullmatch(r"tuple\[(?!Any)[A-Z]\w+, \.\.\.\]", plain):  # others hold numbers or strings
         return "tuple", optional
     return ("node" if re.fullmatch(r"[A-Z]\w+", plain) and plain != "Any" else "any"), optional

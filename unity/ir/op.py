@@ -104,7 +104,7 @@ def strip_int_types(message: str) -> str:
 
 
 _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
-    bool: ((bool,), "True or False"), int: ((int,), "an integer"), float: ((float, int), "a number"), str: ((str,), "a text"),
+    bool: ((bool,), "True or False"), int: ((int,), "an integer"), float: ((float, int), "a number"), str: ((str,), "a string"),
     tuple: ((tuple, list, int), "integers"),
 }  # fmt: skip
 """Types that may stand for an attribute whose default is of a type, and how they are called."""
@@ -117,7 +117,7 @@ def check_attributes(info: OpInfo, call: Call) -> None:
         if param.kind != "attr" or value is None or value is param.default or isinstance(value, Node):
             continue
         kind = type(param.default)
-        fits, what = _KINDS.get(kind, ((), "a number, a text or a tuple"))
+        fits, what = _KINDS.get(kind, ((), "a number, a string or a tuple"))
         right = isinstance(value, fits) if fits else not isinstance(value, dict) or param.default is REQUIRED
         right = right or param.name.endswith("kwargs")
         if kind is bool:

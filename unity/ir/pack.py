@@ -106,7 +106,7 @@ def pack(node: Node) -> bytes:
 
 
 def pack_value(value: Any, foreign: Foreign) -> Any:
-    """Numbers, texts and dtypes, nested, as JSON data; anything else is what ``foreign`` makes of it. Raises NotPackable."""
+    """Numbers, strings and dtypes, nested, as JSON data; anything else is what ``foreign`` makes of it. Raises NotPackable."""
     writer = _Writer(foreign)
     made = writer.value(value)
     if writer.rows:

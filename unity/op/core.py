@@ -93,7 +93,7 @@ def inplace_type(call: Call) -> Type:
 def with_grad_type(call: Call) -> Type:
     """As ``dps_type``; ``te_grad_name`` is the name of a gradient."""
     if not isinstance(attr(call, "te_grad_name"), str):
-        raise fail(call, "E214", f"te_grad_name must be a text, got {attr(call, 'te_grad_name')!r}")
+        raise fail(call, "E214", f"te_grad_name must be a string, got {attr(call, 'te_grad_name')!r}")
     return dps_type(call)
 
 

@@ -1,4 +1,4 @@
-"""TVM's names of graph nodes and types: called, they make a node of Python's lists, numbers and texts; in ``isinstance`` and as
+"""TVM's names of graph nodes and types: called, they make a node of Python's lists, numbers and strings; in ``isinstance`` and as
 a key of rules they stand for the class of ``unity.ir``.
 
 ``relax.Call(op, [x, y])``, ``isinstance(call, relax.Call)``, ``rewrite(func, {relax.Call: rule})``. Not here: operators, calls of

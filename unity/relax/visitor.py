@@ -174,7 +174,7 @@ class PyExprVisitor(ExprFunctor):
         self.visit_expr(op.else_branch)
 
     def visit_var_(self, op: Expr) -> None:
-        """A use of a variable; constant data, functions, operators, texts and data types likewise hold nothing to visit."""
+        """A use of a variable; constant data, functions, operators, strings and data types likewise hold nothing to visit."""
 
     visit_dataflow_var_ = visit_constant_ = visit_extern_func_ = visit_global_var_ = visit_op_ = visit_var_
     visit_string_imm_ = visit_data_type_imm_ = visit_var_

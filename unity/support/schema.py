@@ -241,7 +241,7 @@ def _marked(reader: Reader, marks: tuple[Any, ...]) -> Reader:
 
 
 def _word(kind: type) -> str:
-    return {str: "a text", int: "an integer", float: "a float", bool: "a bool"}.get(kind, "null")
+    return {str: "a string", int: "an integer", float: "a float", bool: "a bool"}.get(kind, "null")
 
 
 def _short(value: Any) -> str:

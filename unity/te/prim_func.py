@@ -207,7 +207,7 @@ class _Builder:
         for name, value in found.items():
             if any([isinstance(v, Tensor) for v in (value if isinstance(value, (list, tuple)) else (value,))]):
                 raise TypeRuleError("E217", f"attribute {name!r} of {stage.name} holds a tensor",
-                                    help=f"attributes are numbers, texts, lists, dicts; {LAYOUT_FREE} takes tensors")  # fmt: skip
+                                    help=f"attributes are numbers, strings, lists, dicts; {LAYOUT_FREE} takes tensors")  # fmt: skip
         return found
 
 

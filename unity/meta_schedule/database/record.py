@@ -278,7 +278,7 @@ def _list(data: Any) -> list[Any]:
 
 def _text(data: Any) -> str:
     if not isinstance(data, str):
-        raise ScheduleError("E461", f"a record has {data!r} where a text belongs")
+        raise ScheduleError("E461", f"a record has {data!r} where a string belongs")
     return data
 
 

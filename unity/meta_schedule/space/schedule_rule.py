@@ -135,7 +135,7 @@ class MultiLevelTiling(ScheduleRule, names=("multi-level-tiling",)):
     ) -> None:  # fmt: skip
         if not structure or set(structure) - set("SR"):
             raise ScheduleError(
-                "E428", f"the structure of tiles is a text of S and R, got {structure!r}", help="SSRSRS"
+                "E428", f"the structure of tiles is a string of S and R, got {structure!r}", help="SSRSRS"
             )
         self.structure, self.tile_binds = structure, list(tile_binds or ())
         self.max_innermost_factor = -1 if max_innermost_factor is None else max_innermost_factor

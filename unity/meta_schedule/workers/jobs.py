@@ -1,6 +1,6 @@
 """The work of worker processes: make the code of a candidate; run a candidate beside the default, and compare their results.
 
-Both take and give plain data (bytes, numbers, texts), so that any executor can send them anywhere. Times are taken in turns: one
+Both take and give plain data (bytes, numbers, strings), so that any executor can send them anywhere. Times are taken in turns: one
 sample of the candidate, one of the default, and so on; a candidate that is clearly behind has few. With one thread it is the
 thread's time on the processor, so that what else the machine does counts little. Invariant: a candidate whose results differ from
 the default's has no times.

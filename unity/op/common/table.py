@@ -199,7 +199,7 @@ def _attribute(value: Any, what: str) -> Any:
     raise TypeRuleError(
         "E214",
         f"{what} cannot be a value of type {type(value).__name__}",
-        help="write a number, a text, or a tuple of these",
+        help="write a number, a string, or a tuple of these",
     )
 
 

@@ -211,7 +211,7 @@ def parse(
 ) -> IRModule | PrimFunc | Function:
     """Read script text: a class becomes its module, a single function the function, several functions a module.
 
-    Nothing in the text is executed. ``name``: shown in errors. ``scope``: names that the text may use: numbers, texts, data types,
+    Nothing in the text is executed. ``name``: shown in errors. ``scope``: names it may use: numbers, strings, data types,
     numpy arrays and tensors (constants), IR nodes and functions. ``check``: verify what was read. Raises ScriptError with the
     errors found (``error.errors``): the first of each statement, at most 100; violations of the IR's rules only if there is no
     other error.

@@ -29,7 +29,7 @@ def called_name(call: Call) -> str:
     """The name of the function that a call by name calls. Raises CodegenError E526."""
     first = call.args[0]
     if type(first) is not StringImm:
-        raise CodegenError("E526", "the first argument of a call by name must be a text constant", call.span)
+        raise CodegenError("E526", "the first argument of a call by name must be a string constant", call.span)
     return first.value
 
 

@@ -30,7 +30,7 @@ from ...ir.walk import rewrite
 OPEN_BYTES = 64
 """Elements of constants up to this size are part of what names a build."""
 RECIPES: dict[str, Callable[..., np.ndarray]] = {}
-"""Steps that make a constant of others, by name: a function of arrays, numbers, texts and tuples of them, which gives one array."""
+"""Steps that make a constant of others, by name: a function of arrays, numbers, strings and tuples of them that gives an array."""
 _ARRAY: Any = Tensor.__dict__["_array"]
 LITERAL_BYTES = 1 << 20
 """Tensors that passes make of nothing are written down up to this size."""
@@ -119,7 +119,7 @@ def peeked(value: Any) -> Any:
 
 
 def derive(name: str, *args: Any) -> Tensor:
-    """A constant made by a recipe of tensors, numbers, texts and tuples of them."""
+    """A constant made by a recipe of tensors, numbers, strings and tuples of them."""
     return traced(RECIPES[name](*[peeked(a) for a in args]), name, *args)
 
 

@@ -42,7 +42,7 @@ def file_path(path: object) -> Path:
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or "\0" in text or not Path(text).name:
         shown = repr(text) if isinstance(text, str) else f"the type {type(path).__name__}"
-        raise ArtifactError("E801", f"a file is named by a text or a path, got {shown}")
+        raise ArtifactError("E801", f"a file is named by a string or a path, got {shown}")
     return Path(text)
 
 

@@ -89,7 +89,7 @@ def _check(interface: Interface) -> None:
     )
     need(interface.in_spec.num_leaves == len(interface.fixed), "a constant or none for each input")
     need(interface.out_spec.num_leaves == len(interface.outputs), "a constant or none for each output")
-    need(all([type(key) is str for key in positional[1].context]), "names of arguments are texts")
+    need(all([type(key) is str for key in positional[1].context]), "names of arguments are strings")
     computed = [value for known, value in interface.outputs if known]
     need(len(interface.floats) == len(computed), "for each computed output, whether it is a number")
     for position, first in enumerate(computed):

@@ -86,7 +86,7 @@ def _template(value: Any, leaves: list[Any], torch: Any, depth: int) -> Any:
 
 
 def _attributes(value: Any) -> tuple[str, ...] | None:
-    """Names of an object's attributes; None for plain values such as numbers, texts, types and enumerations."""
+    """Names of an object's attributes; None for plain values such as numbers, strings, types and enumerations."""
     if isinstance(value, type) or type(value).__module__ in ("builtins", "torch", "enum") or hasattr(value, "_value_"):
         return None
     if not hasattr(value, "__dict__") and not hasattr(type(value), "__slots__"):

@@ -85,7 +85,7 @@ def _dict(r: Reading, node: s.DictLit) -> Any:
             continue
         key = read_expr(r, key_node)
         if not isinstance(key, (str, int, float, bool, Expr)):
-            raise r.error("E113", "a dict key must be a text or a number", key_node)
+            raise r.error("E113", "a dict key must be a string or a number", key_node)
         result[key] = read_expr(r, value_node)
     return result
 
@@ -215,7 +215,7 @@ def _unary(r: Reading, node: s.Unary) -> Any:
                 return ~value
         raise r.error("E113", "~ needs an integer", node)
     if type(value) is str:
-        raise r.error("E113", f"operator {node.op} does not apply to a text", node)
+        raise r.error("E113", f"operator {node.op} does not apply to a string", node)
     return r.level.unary(r, node.op, value, node)
 
 

@@ -84,7 +84,7 @@ def unknown_name(r: Reading, node: s.Name) -> Any:
         raise r.error(
             "E110", f"{node.name!r} is a {kind} outside of script, which has no meaning here", node,
             "decorate it with @T.macro or @R.macro: its body is read in place of the call" if kind == "function" else
-            "script takes numbers, texts, lists, data types, arrays, tensors, and functions and nodes of the IR",
+            "script takes numbers, strings, lists, data types, arrays, tensors, and functions and nodes of the IR",
         )  # fmt: skip
     raise r.error("E110", f"unknown name {node.name!r}", node, suggest(node.name, r.scope.all_names()))
 

@@ -1,4 +1,4 @@
-"""The value of a syntax node, and what a value must be where only some fit: an expression, an integer, a text, a data type, parts.
+"""The value of a syntax node, and what a value must be where only some fit: expressions, integers, strings, data types, parts.
 
 A value while reading is an IR expression or a plain Python value (number, text, tuple, list, dict, buffer, type, dotted name).
 Not here: what each kind of syntax means (``expr.py``). Invariant: a value of another kind is an error with the place of its syntax.
@@ -110,7 +110,7 @@ def as_integer(r: Reading, value: Any, node: s.Syntax) -> int:
     raise r.error("E113", "expected an integer known while reading", node)
 
 
-def as_text(r: Reading, value: Any, node: s.Syntax, what: str = "a text") -> str:
+def as_text(r: Reading, value: Any, node: s.Syntax, what: str = "a string") -> str:
     """A value as text. Raises E113."""
     if type(value) is str:
         return value
@@ -118,7 +118,7 @@ def as_text(r: Reading, value: Any, node: s.Syntax, what: str = "a text") -> str
 
 
 def as_dtype(r: Reading, value: Any, node: s.Syntax) -> DataType:
-    """A value as data type: a text, a DataType, or ``T.float32``."""
+    """A value as data type: a string, a DataType, or ``T.float32``."""
     if type(value) is DataType:
         return value
     if type(value) is str:

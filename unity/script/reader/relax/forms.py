@@ -1,4 +1,4 @@
-"""Forms of graph functions that have a value: constants, shapes, tuples, texts, functions, devices. ``GRAPH_FORMS`` is the table.
+"""Forms of graph functions that have a value: constants, shapes, tuples, strings, functions, devices. ``GRAPH_FORMS`` is the table.
 
 Not here: operators (``operators.py``).
 """
@@ -112,7 +112,7 @@ def _vdevice(
 ) -> dict[str, Any]:
     """``I.vdevice("cuda", 0, "global")`` as plain data: target, id, scope."""
     if not isinstance(target, (str, dict)):
-        raise r.error("E113", "a target is a text or a dict", node)
+        raise r.error("E113", "a target is a string or a dict", node)
     return {
         "target": target, "id": as_integer(r, id, node),
         "scope": as_text(r, scope, node),

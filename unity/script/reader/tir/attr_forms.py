@@ -19,7 +19,7 @@ def _func_attr(r: ProgramReading, path: str, node: s.Call, attrs: Any) -> None:
     if not isinstance(attrs, dict):
         raise r.error("E113", f"{path} takes a dict", node)
     for key, item in attrs.items():
-        name = as_text(r, key, node, "a text as key")
+        name = as_text(r, key, node, "a string as key")
         r.attrs[f"tir.{name[5:]}" if name.startswith("tirx.") else name] = attribute_value(item)
 
 

@@ -69,7 +69,7 @@ def dtype_call(r: Reading, path: str, node: s.Call) -> Any:
         return declare_symbol(r, dtype, node)
     if type(value) is str:
         if not dtype.is_float or value.lstrip("+-") not in ("inf", "nan", "infinity"):
-            raise r.error("E106", f"T.{name} of the text {value!r}", node, 'texts are "inf", "-inf", "nan"')
+            raise r.error("E106", f"T.{name} of the string {value!r}", node, 'strings are "inf", "-inf", "nan"')
         value = float(value)
     if is_number(value):
         finite = type(value) is not float or math.isfinite(value)
@@ -271,7 +271,7 @@ def target(r: Reading, path: str, node: s.Call) -> Any:
     if bound.get("host", ...) is None:
         del bound["host"]
     if not all([isinstance(described, (str, dict)) for described in bound.values()]):
-        raise r.error("E113", f"{path} takes a text or a dict", node)
+        raise r.error("E113", f"{path} takes a string or a dict", node)
     return bound if "host" in bound else bound["target"]
 
 

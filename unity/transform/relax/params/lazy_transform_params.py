@@ -43,7 +43,7 @@ def _argument(value: Any) -> Expr:
         return StringImm(value)
     if isinstance(value, (bool, int, float)):
         return const(value, "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
-    raise PassError("E750", f"{value!r} cannot be an extra argument", help="give numbers, texts or expressions")
+    raise PassError("E750", f"{value!r} cannot be an extra argument", help="give numbers, strings or expressions")
 
 
 def _call(name: str, arguments: tuple[Any, ...], last: tuple[Expr, ...], ty: Any) -> Call:
@@ -103,7 +103,7 @@ def lazy_transform_params(
 
     Requires functions whose names end with ``transform_params`` (``lift_transform_params``).
     ``get_item(*extra, number)`` gives a weight, ``set_item(*extra, number, value)`` takes a result; None: results are
-    returned. The extra arguments are numbers, texts or expressions that need no variable.
+    returned. The extra arguments are numbers, strings or expressions that need no variable.
     """
     changes = {
         name: _lazy(to_non_dataflow.on(fn), get_item, set_item, extra_get_item_params, extra_set_item_params)
