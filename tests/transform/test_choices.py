@@ -286,6 +286,20 @@ def test_panels_beyond_the_second_cache_are_read_once_for_a_group_of_tiles(heigh
         np.testing.assert_allclose(got, result(fn, {}, given), rtol=1e-4, atol=1e-4)
 
 
+def test_threads_share_as_many_loops_as_is_decided():
+    image = {"X": ((9, 70, 70), F), "W": ((40, 9, 3, 3), F), "Y": ((40, 68, 68), F)}
+    read, loops = "X[v3, v1 + v4, v2 + v5] * W[v0, v3, v4, v5]", (40, 68, 68, 9, 3, 3)
+    fn, target = nest(image, loops, "SSSRRR", "Y[v0, v1, v2]", read), LEVELS["v3"]
+    assert explored(fn, set(), target)["Y", "parallel"].candidates == (1, 0, 2, 3)
+    shared = []
+    for count in range(4):
+        with target:
+            made = CPU.nests(IRModule({"main": decided(fn, {("Y", "parallel"): count})}, {}, {}))["main"]
+        names = [loop.loop_var.name for loop in collect(made.body, For) if loop.kind == "parallel"]
+        shared.append(len(dict.fromkeys(names)))
+    assert shared == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_random_decisions_keep_the_result(name):
     fn, constants = PROGRAMS[name]

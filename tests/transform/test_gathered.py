@@ -145,3 +145,15 @@ def test_an_operand_with_itself_stays():
     fn = program((16, 6), (1, 1), (16, 16), (16, 16, 6), "SSR", "v0, v2", "0, 0", "v0, v1")
     text = fn.script().replace('T.Cast("int32", B[0, 0])', 'T.Cast("int32", A[v1, v2])')
     assert fused_reductions(contraction(parse(text)), 4, 6.0, False) is None
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("size, window, gathers", [(28, 3, True), (14, 5, True), (28, 1, False)])
+def test_images_with_channels_first_are_turned_for_an_instruction(size, window, gathers, constant):
+    """Weights that are no constant cost a copy, which an instruction is worth where the reduction is long."""
+    i = size + window - 1
+    loops = (32, size, size, 32, window, window)
+    read, weights = "v3, v1 + v4, v2 + v5", "v0, v3, v4, v5"
+    fn = program((32, i, i), (32, 32, window, window), (32, size, size), loops, "SSSRRR", read, weights, "v0, v1, v2")
+    found = schedule_function("main", fn, {1} if constant else set(), WIDE, CPU.rules)
+    assert ("gathered" in found.reason if found is not None else False) == gathers

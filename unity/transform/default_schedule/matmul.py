@@ -95,9 +95,8 @@ def _schedule_contraction(
             return gathered
     if turned:
         constant = is_parameter(fn, contraction.weights.buffer) in constants
-        worth = decided_intrinsic(contraction.block) is not None or (
-            constant and _worth_transposing(contraction, lanes)
-        )
+        pays = constant or dot_of(contraction, machine) is not None
+        worth = decided_intrinsic(contraction.block) is not None or (pays and _worth_transposing(contraction, lanes))
         if not choose(contraction.block, "transpose", (0, 1), worth and width % lanes == 0):
             reason = "tiles that are transposed would not be whole"
             return reason if worth else "vectors would not be contiguous in the output"

@@ -103,7 +103,6 @@ class Plan:
     """A nest that is going to be tiled, and what follows it at its tiles."""
 
     nest: Nest
-    parallel: bool
     column: Var | None = None
     """The iterator along which results are vectors."""
     epilogue: Nest | None = None

@@ -42,11 +42,11 @@ from .tiles import (
     Corner,
     Piece,
     extent_of,
-    is_shared,
     loop_order,
     may_fail,
     nested,
     over_tiles,
+    shared_loops,
     split_loop,
 )
 
@@ -121,7 +121,7 @@ class _Plan(Plan):
         def leaf(corner: Corner, pieces: dict[For, Piece]) -> Stmt:
             return _Tile(self, corner, pieces).write()
 
-        return over_tiles(order, sizes, self.parallel, leaf, vectors, bordered)
+        return over_tiles(order, sizes, shared_loops(self.nest, order), leaf, vectors, bordered)
 
 
 def _plan(stmt: Stmt) -> _Plan | None:
@@ -182,7 +182,7 @@ def _plan(stmt: Stmt) -> _Plan | None:
         height = min(height, BORDERED_ROWS)
     height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
     return _Plan(
-        nest=nest, parallel=is_shared(nest), column=nest.iterator[columns.loop_var].var, columns=columns, rows=rows, walk=walk,
+        nest=nest, column=nest.iterator[columns.loop_var].var, columns=columns, rows=rows, walk=walk,
         height=height, width=vectors * lanes, lanes=lanes, windows=windows,
     )  # fmt: skip
 

@@ -22,6 +22,8 @@ from ...tir.analysis.loop_nests import Nest
 from ...tir.analysis.parallel_cost import SHARED_WORK, is_few, store_work
 from ..common.choices import choose
 
+MOST_SHARED = 3
+"""Loops that threads share together, at most."""
 UNKNOWN = 64
 """The number that a symbolic extent is taken for where sizes are weighed."""
 
@@ -42,10 +44,13 @@ def extent_of(loop: For) -> int:
     return int_value(loop.extent, UNKNOWN)
 
 
-def is_shared(nest: Nest) -> bool:
-    """True if threads share a nest: by its own choice where there is enough work; a symbolic extent counts as 64."""
+def shared_loops(nest: Nest, order: Sequence[For]) -> list[For]:
+    """The loops over tiles, outermost first, that threads share together: by its own choice where there is enough work the first
+    that turns, with the next where it has few turns. A symbolic extent counts as 64."""
+    turning = [loop for loop in order if not is_int(loop.extent, 1)]
     large = store_work(nest.store) * math.prod([extent_of(loop) for loop in nest.loops]) >= SHARED_WORK
-    return bool(choose(nest.block, "parallel", (0, 1), large))
+    own = min(len(turning), 2 if turning and is_few(turning[0].extent) else 1) if large else 0
+    return turning[: choose(nest.block, "parallel", range(min(MOST_SHARED, len(turning)) + 1), own)]
 
 
 def may_fail(value: Expr) -> bool:
@@ -89,16 +94,14 @@ def _parts(loop: For, size: int, lanes: int, bordered: bool) -> list[tuple[Expr,
 def over_tiles(
     order: Sequence[For],
     sizes: Mapping[For, int],
-    parallel: bool,
+    shared: Sequence[For],
     leaf: Callable[[Corner, dict[For, Piece]], Stmt],
     vectors: tuple[For, int] | None = None,
     bordered: Sequence[For] = (),
 ) -> Stmt:
-    """Loops over tiles with ``leaf(corner, piece by loop)`` inside; the outermost loop of a ``parallel`` nest is shared, with the
-    next where it has few iterations. ``vectors``: the loop that becomes vectors, and their lanes; ``bordered``: loops whose first
+    """Loops over tiles with ``leaf(corner, piece by loop)`` inside; threads share the ``shared`` loops.
+    ``vectors``: the loop that becomes vectors, and their lanes; ``bordered``: loops whose first
     and last tiles stand alone."""
-    shared = [loop for loop in order if not is_int(loop.extent, 1)] if parallel else []
-    shared = shared[: 2 if shared and is_few(shared[0].extent) else 1]
     corner: Corner = {}
     pieces: dict[For, Piece] = {}
 

@@ -52,11 +52,11 @@ from .tiles import (
     Corner,
     Piece,
     extent_of,
-    is_shared,
     loop_order,
     may_fail,
     nested,
     over_tiles,
+    shared_loops,
     split_loop,
 )
 
@@ -80,7 +80,8 @@ class _Plan(Plan):
     def write(self) -> Stmt:
         order = [loop for loop in self.nest.of_kind("S") if loop not in self.sizes]
         order = loop_order([*order, *self.sizes], self.nest)
-        return over_tiles(order, self.sizes, self.parallel, lambda corner, pieces: _Tile(self, corner, pieces).write())
+        shared = shared_loops(self.nest, order)
+        return over_tiles(order, self.sizes, shared, lambda corner, pieces: _Tile(self, corner, pieces).write())
 
 
 def _plan(stmt: Stmt) -> _Plan | None:
@@ -112,9 +113,7 @@ def _plan(stmt: Stmt) -> _Plan | None:
     while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
         side *= 2
     side = choose(block, "side_by_side", (1, 2, 4, 8), side)
-    return _Plan(
-        nest=nest, parallel=is_shared(nest), along=along, value=value, sizes=sizes, side_by_side=side, lanes=lanes
-    )
+    return _Plan(nest=nest, along=along, value=value, sizes=sizes, side_by_side=side, lanes=lanes)
 
 
 def _sizes(nest: Nest, moving: list[BufferLoad], accumulators: int) -> dict[For, int]:
