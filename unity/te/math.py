@@ -17,6 +17,16 @@ def _unary_intrinsic(name: str, doc: str) -> Callable[[Scalar], Value]:
     return function
 
 
+def _binary_intrinsic(name: str, doc: str) -> Callable[[Scalar, Scalar], Value]:
+    """The function of two operands that calls the intrinsic of its name."""
+
+    def function(x1: Scalar, x2: Scalar) -> Value:
+        return intrinsic(name, x1, x2)
+
+    function.__name__, function.__doc__ = name, doc
+    return function
+
+
 abs = _unary_intrinsic("abs", "Absolute value.")
 acos = _unary_intrinsic("acos", "Inverse cosine.")
 acosh = _unary_intrinsic("acosh", "Inverse hyperbolic cosine.")
@@ -53,39 +63,14 @@ tanh = _unary_intrinsic("tanh", "Hyperbolic tangent.")
 trunc = _unary_intrinsic("trunc", "Integer part.")
 
 
-def atan2(x1: Scalar, x2: Scalar) -> Value:
-    """Angle of the point (y, x): x1 over x2."""
-    return intrinsic("atan2", x1, x2)
-
-
-def copysign(x1: Scalar, x2: Scalar) -> Value:
-    """x1 with the sign of x2."""
-    return intrinsic("copysign", x1, x2)
-
-
-def ldexp(x1: Scalar, x2: Scalar) -> Value:
-    """x1 times 2 to the power x2."""
-    return intrinsic("ldexp", x1, x2)
-
-
-def nextafter(x1: Scalar, x2: Scalar) -> Value:
-    """The number next to x1 towards x2."""
-    return intrinsic("nextafter", x1, x2)
+atan2 = _binary_intrinsic("atan2", "Angle of the point (y, x): x1 over x2.")
+copysign = _binary_intrinsic("copysign", "x1 with the sign of x2.")
+hypot = _binary_intrinsic("hypot", "Length of the vector (x1, x2).")
+ldexp = _binary_intrinsic("ldexp", "x1 times 2 to the power x2.")
+nextafter = _binary_intrinsic("nextafter", "The number next to x1 towards x2.")
+pow = power = _binary_intrinsic("pow", "x1 to the power x2.")
 
 
 def fmod(x: Scalar, y: Scalar) -> Value:
     """Remainder of the division towards zero."""
     return intrinsic("fmod", x, y)
-
-
-def hypot(x1: Scalar, x2: Scalar) -> Value:
-    """Length of the vector (x1, x2)."""
-    return intrinsic("hypot", x1, x2)
-
-
-def pow(x1: Scalar, x2: Scalar) -> Value:
-    """x1 to the power x2."""
-    return intrinsic("pow", x1, x2)
-
-
-power = pow

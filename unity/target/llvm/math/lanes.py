@@ -77,6 +77,19 @@ class FunctionText:
         self.block = label
 
 
+Method = Callable[["Value", "Value | Number"], "Value"]
+
+
+def _operator(float_op: str, int_op: str, swap: bool = False) -> Method:
+    """The method that applies an instruction of floats or of integers; "" where there is none."""
+    return lambda value, other: value._binary(float_op, int_op, other, swap)
+
+
+def _comparison(float_code: str, int_code: str) -> Method:
+    """The method that compares by a condition code of floats or of integers."""
+    return lambda value, other: value._compare(float_code, int_code, other)
+
+
 @dataclass(slots=True, eq=False)
 class Value:
     """One SSA value: its operand text, kind (``f32 f64 i1 i8 i16 i32 i64``) and lane count."""
@@ -116,47 +129,14 @@ class Value:
         assert operation, f"no such operation on {self.type}"
         return self.function.emit(f"{operation} {self.type} {first.text}, {second.text}", self.kind, self.lanes)
 
-    def __add__(self, other: Value | Number) -> Value:
-        return self._binary("fadd", "add", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Value | Number) -> Value:
-        return self._binary("fsub", "sub", other)
-
-    def __rsub__(self, other: Number) -> Value:
-        return self._binary("fsub", "sub", other, swap=True)
-
-    def __mul__(self, other: Value | Number) -> Value:
-        return self._binary("fmul", "mul", other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Value | Number) -> Value:
-        return self._binary("fdiv", "", other)
-
-    def __rtruediv__(self, other: Number) -> Value:
-        return self._binary("fdiv", "", other, swap=True)
-
-    def __and__(self, other: Value | Number) -> Value:
-        return self._binary("", "and", other)
-
-    def __or__(self, other: Value | Number) -> Value:
-        return self._binary("", "or", other)
-
-    def __xor__(self, other: Value | Number) -> Value:
-        return self._binary("", "xor", other)
-
-    def __lshift__(self, other: Value | Number) -> Value:
-        return self._binary("", "shl", other)
-
-    def __rshift__(self, other: Value | Number) -> Value:
-        """Arithmetic shift right."""
-        return self._binary("", "ashr", other)
-
-    def logical_shift_right(self, other: Value | Number) -> Value:
-        """Shift right that fills with zeros."""
-        return self._binary("", "lshr", other)
+    __add__ = __radd__ = _operator("fadd", "add")
+    __sub__, __rsub__ = _operator("fsub", "sub"), _operator("fsub", "sub", swap=True)
+    __mul__ = __rmul__ = _operator("fmul", "mul")
+    __truediv__, __rtruediv__ = _operator("fdiv", ""), _operator("fdiv", "", swap=True)
+    __and__, __or__, __xor__ = _operator("", "and"), _operator("", "or"), _operator("", "xor")
+    __lshift__, __rshift__ = _operator("", "shl"), _operator("", "ashr")
+    logical_shift_right = _operator("", "lshr")
+    """Shift right that fills with zeros, where ``>>`` keeps the sign."""
 
     def __neg__(self) -> Value:
         if self.is_float:
@@ -171,29 +151,10 @@ class Value:
         code = f"fcmp {float_code}" if self.is_float else f"icmp {int_code}"
         return self.function.emit(f"{code} {self.type} {self.text}, {right.text}", "i1", self.lanes)
 
-    def lt(self, other: Value | Number) -> Value:
-        """Less than; false where an operand is NaN (integers: signed)."""
-        return self._compare("olt", "slt", other)
-
-    def le(self, other: Value | Number) -> Value:
-        """Less or equal; false where an operand is NaN."""
-        return self._compare("ole", "sle", other)
-
-    def gt(self, other: Value | Number) -> Value:
-        """Greater than; false where an operand is NaN."""
-        return self._compare("ogt", "sgt", other)
-
-    def ge(self, other: Value | Number) -> Value:
-        """Greater or equal; false where an operand is NaN."""
-        return self._compare("oge", "sge", other)
-
-    def eq(self, other: Value | Number) -> Value:
-        """Equal; false where an operand is NaN."""
-        return self._compare("oeq", "eq", other)
-
-    def ne(self, other: Value | Number) -> Value:
-        """Not equal; true where an operand is NaN."""
-        return self._compare("une", "ne", other)
+    lt, le = _comparison("olt", "slt"), _comparison("ole", "sle")
+    gt, ge = _comparison("ogt", "sgt"), _comparison("oge", "sge")
+    eq, ne = _comparison("oeq", "eq"), _comparison("une", "ne")
+    """Comparisons, of integers with their signs. Where an operand is NaN, only ``ne`` is true."""
 
     def is_nan(self) -> Value:
         """True where the value is NaN."""
