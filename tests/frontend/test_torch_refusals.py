@@ -15,7 +15,14 @@ torch = pytest.importorskip("torch")
 from torch_models import CNN, MLP, same  # noqa: E402
 
 import unity  # noqa: E402
-from unity.frontend import FallbackWarning, ImportReport, detach_params, from_exported_program, from_fx  # noqa: E402
+from unity.frontend import (  # noqa: E402
+    FallbackWarning,
+    ImportReport,
+    detach_params,
+    from_exported_program,
+    from_fx,
+    unity_backend,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -351,3 +358,18 @@ assert "torch" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+class Addressed(torch.nn.Module):
+    """Runs, but torch.export does not take it: a traced tensor has no address."""
+
+    def forward(self, x: Any) -> Any:
+        return x * 2 if x.data_ptr() else x
+
+
+def test_what_only_export_refuses_is_left_to_python_by_torch_compile() -> None:
+    model, x = Addressed().eval(), torch.randn(3)
+    with pytest.raises(unity.UnityError) as caught:
+        unity.compile(model, example_inputs=(x,))
+    assert caught.value.code == "E016" and 'torch.compile(model, backend="unity")' in str(caught.value.help)
+    same(torch.compile(model, backend=unity_backend)(x), x * 2)

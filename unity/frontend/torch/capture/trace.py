@@ -176,7 +176,8 @@ _HINTS = (
     ("recursion depth", "tracing needs more levels than the model alone: sys.setrecursionlimit(10_000)"),
     ("on the same device", "a compiled model runs on one device: make tensors in forward with device=x.device"),
     (r"\.numpy\(\) is not supported", "numpy cannot be traced: write it with functions of torch"),
-    ("", "call the model itself with the example inputs to see it fail alone"),
+    ("", "call the model itself with these inputs; if it runs, only torch.export refuses it, and "
+     'torch.compile(model, backend="unity") leaves such lines to Python'),
 )  # fmt: skip
 """Advice for a failure, by words of torch's message; the first that fits."""
 
