@@ -6,7 +6,6 @@ Not here: any primitive. Invariant: a step that fails leaves module, random vari
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import random
@@ -21,7 +20,7 @@ from ...ir.types import Expr
 from ...ir.verifier.verifier import violations
 from ...ir.walk import free_vars, substitute
 from ...support.arguments import guarded_class
-from ...support.errors import ArgumentError, InternalError, ScheduleError, UnityError
+from ...support.errors import ArgumentError, InternalError, ScheduleError, UnityError, suggest
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
 from .core.refuse import LEVELS, Refused
@@ -319,8 +318,8 @@ class Schedule(Primitives):
             """Primitives are methods of the class: what comes here is not known."""
             if name in INSTEAD:
                 raise AttributeError(f"Schedule has no {name}; instead: {INSTEAD[name]}")
-            near = difflib.get_close_matches(name, ROWS, 1)
-            raise AttributeError(f"Schedule has no {name}" + (f"; did you mean {near[0]}?" if near else ""))
+            near = suggest(name, ROWS)
+            raise AttributeError(f"Schedule has no {name}" + (f"; {near}" if near else ""))
 
 
 def _require_well_formed(name: str, mod: IRModule) -> None:
