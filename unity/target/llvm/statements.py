@@ -232,8 +232,7 @@ def constant_count(buffer: Buffer, span: Span | None) -> int | None:
 
 
 def _assert(w: FunctionWriter, stmt: AssertStmt) -> None:
-    message = f"{stmt.kind}: {stmt.message}" if stmt.kind != "RuntimeError" else stmt.message
-    w.fail_unless(w.value(stmt.cond), message if stmt.span is None else f"{message}\n{stmt.span.place}")
+    w.fail_unless(w.value(stmt.cond), f"{stmt.kind}: {stmt.message}" if stmt.kind != "RuntimeError" else stmt.message)
 
 
 def _accumulations(value: Expr) -> set[Expr]:

@@ -28,7 +28,8 @@ FEW = 8
 PARALLEL_CHUNK = "parallel_chunk"
 """Key of an attribute around a parallel loop: the iterations that a thread takes at a time (`chunk_parallel`)."""
 
-_MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
+MATH_CALLS = frozenset([f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())])
+"""Mathematical functions."""
 
 
 def is_few(extent: Expr) -> bool:
@@ -41,5 +42,5 @@ def store_work(store: BufferStore) -> int:
     value = store.value
     if type(value) is Add and type(reduction_operand(store)) is Mul:
         return 1
-    calls = [call for call in collect(value, Call) if call.op_name in _MATH]
+    calls = [call for call in collect(value, Call) if call.op_name in MATH_CALLS]
     return CELL_WORK + MATH_WORK * len(calls)

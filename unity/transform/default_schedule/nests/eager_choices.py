@@ -1,0 +1,78 @@
+"""eager_choices: a choice both sides of which may be evaluated becomes a selection.
+
+``T.if_then_else``, ``and`` and ``or`` are lazy for the sake of reads that are in bounds only under their condition, and of
+failures. Where there are none the processor takes both sides: in vectors a lazy side is a branch and a read under a mask.
+
+Rewrite: ``T.if_then_else(x[i] < 0, 0, x[i])`` -> ``T.Select(x[i] < 0, 0, x[i])``; ``a[i] and b[i]`` -> ``T.min(a[i], b[i])``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ....ir.build import is_int, maximum, minimum, select
+from ....ir.expr import Call, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import And, BufferLoad, IterVar, Or
+from ....ir.stmt import Block, BufferStore
+from ....ir.structural import structural_equal
+from ....ir.types import Expr
+from ....ir.walk import collect, rewrite, used_vars
+from ...infra.passes import prim_func_pass
+from ...tir.analysis.eager import is_eager, reads_anyway
+from ...tir.analysis.loop_nests import is_choice
+from ...tir.analysis.parallel_cost import MATH_CALLS
+
+_COSTLY = MATH_CALLS - {
+    f"T.{name}" for name in ("floor", "ceil", "trunc", "round", "nearbyint", "fabs", "abs", "copysign", "sqrt")
+}
+"""Functions that are worth a branch around them."""
+
+
+def _is_inside(load: BufferLoad, axes: Mapping[Var, IterVar]) -> bool:
+    """True if indices are iterators that begin at 0 and end with the axes."""
+    iterators = [axes.get(index) if type(index) is Var else None for index in load.indices]
+    return load.predicate is None and all(
+        [
+            axis is not None and is_int(axis.domain.min, 0) and structural_equal(axis.domain.extent, size)
+            for axis, size in zip(iterators, load.buffer.shape)
+        ]
+    )
+
+
+def _chosen(block: Block) -> Block:
+    store = block.body
+    if type(store) is not BufferStore:
+        return block
+    lazy = [node for node in collect(store.value, (Call, And, Or)) if type(node) is not Call or is_choice(node)]
+    if not lazy:
+        return block
+    axes = {iterator.var: iterator for iterator in block.iter_vars}
+    read = reads_anyway(store.value)
+    inside = [load for load in collect(store.value, BufferLoad) if _is_inside(load, axes)]
+
+    def is_free(side: Expr, reads: list[BufferLoad]) -> bool:
+        return is_eager(side, reads) and not any([call.op_name in _COSTLY for call in collect(side, Call)])
+
+    def choice(node: Call) -> Expr:
+        if not is_choice(node):
+            return node
+        cond, yes, no = node.args
+        if not collect(cond, BufferLoad) and set(used_vars(cond)) <= axes.keys():  # loops are divided where it changes
+            return node
+        return select(cond, yes, no) if is_free(yes, read) and is_free(no, read) else node
+
+    def both(node: And | Or) -> Expr:
+        if not collect(node.b, BufferLoad) or not is_free(node.b, [*read, *inside]):
+            return node
+        return (minimum if type(node) is And else maximum)(node.a, node.b)
+
+    return replace(block, body=replace(store, value=rewrite(store.value, {Call: choice, And: both, Or: both})))
+
+
+@prim_func_pass()
+def eager_choices(func: PrimFunc) -> PrimFunc:
+    """Make ``T.Select`` of choices, and ``T.min`` and ``T.max`` of ``and`` and ``or``, whose sides may all be evaluated and are
+    cheap. For programs with blocks."""
+    return rewrite(func, {Block: _chosen})
