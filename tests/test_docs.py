@@ -189,3 +189,16 @@ def test_rules_of_default_schedules_are_those_of_the_page(page, target):
     (table,) = re.findall(r"^\| rule \| \w+ \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     listed = {name.strip(" `") for row in table.splitlines() for name in row.split("|")[1].split(",")}
     assert {rule.name for rule in backend_of(Target(target)).rules} <= listed
+
+
+GERMAN = re.compile(
+    r"(?<!there)(?<!There)(?<!where)(?<!than)(?<!here)\s(?:is|are) no\s+(?!such|longer|more\b|less\b|need|reason|matter|obstacle|different|exception)[a-z`{]\w*"
+)
+"""What English says as "is not a tensor", but for "there is no tensor"."""
+
+
+def test_what_a_thing_is_not_is_said_in_english():
+    pages = [page for page in PAGES if page.parent.name != "decisions"]
+    files = [*pages, *(ROOT / "unity").rglob("*.py"), *(ROOT / "unity").rglob("*.md")]
+    found = {str(file.relative_to(ROOT)): GERMAN.findall(file.read_text()) for file in files}
+    assert {name: words for name, words in found.items() if words} == {}

@@ -95,7 +95,7 @@ def test_one_barrier_for_each_turn() -> None:
 
 @pytest.mark.parametrize("stage,order,more,message", [
     ([1, 0, 1], [0, 1, 2], "", r"E376.*uses S would run before"), ([0, 0, 0], [1, 0, 2], "", r"E376.*uses S would run before"),
-    ([0, 1], [0, 1], "", r"E532.*has 3 statements.*names 2"), ([0, 1, 1], [0, 1, 1], "", r"E532.*no order of 3"),
+    ([0, 1], [0, 1], "", r"E532.*has 3 statements.*names 2"), ([0, 1, 1], [0, 1, 1], "", r"E532.*not an order of 3"),
     ([0, -1, 1], [0, 1, 2], "", r"E532.*list of numbers"),
 ])  # fmt: skip
 def test_what_cannot_be_a_pipeline(stage: list[int], order: list[int], more: str, message: str) -> None:

@@ -43,7 +43,7 @@ def programs(seeds: range, arch: str) -> None:
     cases = {f"f{seed}": random_case(seed) for seed in seeds}
     funcs = {name: replace(case.func, attrs={**case.func.attrs, "global_symbol": name}) for name, case in cases.items()}
     compiled = unity.compile(IRModule(funcs, {}, {}), target=f"cuda -arch={arch}")
-    with device_or_emulated(arch, launched=False, traffic=False):
+    with device_or_emulated(arch, launched=False, traffic=False, late=True):
         machine = unity.VirtualMachine(compiled, unity.cuda(0))
         for name, case in cases.items():
             for arguments in case.arguments:
@@ -91,7 +91,7 @@ def graph(seed: int, arch: str) -> None:
     mod: Any = parse(hostile_program(rng))
     inputs = [hostile_inputs(rng, rng.random() < 0.5) for _ in range(2)]
     compiled = unity.compile(mod, target=f"cuda -arch={arch}")
-    with device_or_emulated(arch, launched=False, traffic=False):
+    with device_or_emulated(arch, launched=False, traffic=False, late=True):
         machine = unity.VirtualMachine(compiled, unity.cuda(0))
         for given in inputs:
             expected = outcome(lambda: run(mod, "main", *copy.deepcopy(given)))

@@ -286,6 +286,15 @@ def test_panels_beyond_the_second_cache_are_read_once_for_a_group_of_tiles(heigh
         np.testing.assert_allclose(got, result(fn, {}, given), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows, columns, level, tile", [(9, 10, "v4", {5}), (13, 29, "v4", {5})])
+def test_tiles_of_dot_products_count_the_last_as_large_as_it_is(rows, columns, level, tile):
+    parameters = {"A": ((rows, 600), F), "B": ((columns, 600), F), "Y": ((rows, columns), F)}
+    fn = nest(parameters, (rows, columns, 600), "SSR", "Y[v0, v1]", "A[v0, v2] * B[v1, v2]")
+    seen = explored(fn, set(), LEVELS[level])
+    assert {seen["Y", f"outputs_{k}"].candidates[0] for k in range(2)} == tile
+    check(fn, set(), {}, LEVELS[level])
+
+
 def test_threads_share_as_many_loops_as_is_decided():
     image = {"X": ((9, 70, 70), F), "W": ((40, 9, 3, 3), F), "Y": ((40, 68, 68), F)}
     read, loops = "X[v3, v1 + v4, v2 + v5] * W[v0, v3, v4, v5]", (40, 68, 68, 9, 3, 3)

@@ -22,7 +22,7 @@ from ..script.printer.core import DIALECTS
 from ..script.printer.highlight import ansi, wants_color
 from ..script.printer.show import script
 from ..script.upgrade import upgrade
-from ..support.errors import OptionError, ScriptError, UnityError
+from ..support.errors import OptionError, ScriptError, UnityError, suggest
 from ..support.lazy import load
 from ..transform.all_passes import PASSES
 from ..transform.infra.passes import Pipeline
@@ -236,10 +236,7 @@ def run_explain(options: argparse.Namespace) -> int:
     code = options.code.strip().upper()
     code = code if code.startswith("E") else f"E{code}"
     if code not in pages:
-        close = difflib.get_close_matches(code, pages, n=3)
-        raise OptionError(
-            "E005", f"no error code {options.code!r}", help=f"close: {', '.join(close)}" if close else None
-        )
+        raise OptionError("E005", f"no error code {options.code!r}", help=suggest(code, pages))
     print(pages[code].read_text(encoding="utf-8").rstrip())
     return FINE
 

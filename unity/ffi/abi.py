@@ -16,14 +16,16 @@ A formula (``Dim``) is an int or a nested tuple ``(operator, operands...)``; ``(
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from ..support.errors import InternalError, VMError
+from ..support.errors import InternalError, Note, VMError
 from ..support.schema import one_of, within
 
 Dim = int | tuple[Any, ...]
+_PLACE = re.compile(r"\n[^\n]+:\d+\Z")
 
 OPERATORS = (
     "add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max",
@@ -103,9 +105,11 @@ class KernelSignature:
 
 def check_failed(name: str, messages: Sequence[str], status: int, known: Iterable[tuple[str, object]] = ()) -> VMError:
     """The error of check ``status`` of a kernel, with the values of symbols and scalars it was called with."""
-    reason = messages[status - 1] if 0 < status <= len(messages) else f"failed with status {status}"
+    text = messages[status - 1] if 0 < status <= len(messages) else f"failed with status {status}"
+    reason, _, place = text.rpartition("\n") if _PLACE.search(text) else (text, "", "")
     shown = ", ".join(dict.fromkeys([f"{symbol} = {value}" for symbol, value in known]))
-    return VMError("E614", f"{name}: {reason}" + (f" (called with {shown})" if shown else ""))
+    return VMError("E614", f"{name}: {reason}" + (f" (called with {shown})" if shown else ""),
+                   notes=[Note(f"checked at {place}")] if place else [])  # fmt: skip
 
 
 def linkage_name(symbol: str, signature: KernelSignature) -> str:

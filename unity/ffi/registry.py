@@ -7,10 +7,9 @@ may be built before its functions are registered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, Literal, overload
 
-from ..support.errors import FFIError
+from ..support.errors import FFIError, suggest
 from ..support.forking import fork_lock
 from .cfunc import CFunction, CSignature, parse_signature
 
@@ -117,8 +116,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     """Return the function registered as ``name``. Raises FFIError E706 if there is none, or returns None with ``allow_missing``."""
     found = _TABLE.get(name)
     if found is None and not allow_missing:
-        near = get_close_matches(name, list(_TABLE), 3)
-        advice = f"did you mean {', '.join(near)}?" if near else "register it with unity.register_func"
+        advice = suggest(name, _TABLE) or "register it with unity.register_func"
         raise FFIError("E706", f"no function is registered as {name!r}", help=advice)
     return found
 

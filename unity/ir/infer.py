@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ffi.registry import get_global_func
-from ..support.errors import Note, TypeRuleError
+from ..support.errors import Note, TypeRuleError, suggest
 from .expr import (
     Call,
     ExternFunc,
@@ -13,7 +13,7 @@ from .expr import (
     SeqExpr,
 )  # fmt: skip
 from .function import Function
-from .op import OPS, check_attributes, check_operands, is_pure_op, similar_ops
+from .op import OPS, check_attributes, check_operands, is_pure_op
 from .relation import Answer, call_result, is_subtype
 from .types import OBJECT, Expr, FuncType, ObjectType, Type
 
@@ -24,9 +24,7 @@ def infer_call(call: Call) -> Type:
     if type(callee) is Op:
         info = OPS.get(callee.name)
         if info is None:
-            close = similar_ops(callee.name)
-            hint = f"did you mean {', '.join(close)}?" if close else None
-            raise TypeRuleError("E203", f"no operator {callee.name}", call.span, help=hint)
+            raise TypeRuleError("E203", f"no operator {callee.name}", call.span, help=suggest(callee.name, OPS))
         try:
             check_operands(info, call)
             check_attributes(info, call)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable
@@ -190,11 +189,6 @@ def register_op(info: OpInfo) -> OpInfo:
 def row_of(expr: Expr) -> OpInfo:
     """The row of the operator that a call applies; one without traits for other expressions."""
     return OPS.get(expr.op_name, NO_ROW) if type(expr) is Call else NO_ROW
-
-
-def similar_ops(name: str) -> list[str]:
-    """Names of the table close to a misspelled one."""
-    return difflib.get_close_matches(name, OPS, n=3, cutoff=0.6)
 
 
 def is_pure_op(call: Call) -> bool:

@@ -7,21 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from ..support.progress import WIPE, wanted
-
-
-class Task(Protocol):
-    """The part of a task that is shown."""
-
-    task_weight: float
-    trials: int
-    default_secs: float
-    is_terminated: bool
-
-    @property
-    def best_secs(self) -> float: ...
+from .task_record import TaskRecord
 
 
 @dataclass(slots=True, frozen=True)
@@ -45,7 +34,7 @@ class Row:
 class TuneProgress:
     """A line on a terminal: tasks, trials, the time of all tasks, the gain over the default, the expected end."""
 
-    def __init__(self, tasks: Sequence[Task], trials: int, stream: TextIO | None = None) -> None:
+    def __init__(self, tasks: Sequence[TaskRecord], trials: int, stream: TextIO | None = None) -> None:
         self.tasks, self.trials = tasks, trials
         self.stream = stream or sys.stderr
         self.shown = wanted(self.stream)

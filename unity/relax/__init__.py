@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import te
 from ..ir.expr import ExternFunc, GlobalVar, MatchCast, StringImm, VarBinding
 from ..ir.module import IRModule
-from ..ir.op import similar_ops
+from ..ir.op import OPS
 from ..ir.types import Expr, Type, prim_type
 from ..op import OPERATORS
 from ..op.building.block_builder import BlockBuilder
@@ -20,7 +20,7 @@ from ..op.common.gradients import register_te_gradient
 from ..op.common.table import constant as const
 from ..op.composite import COMPOSITES
 from ..support.arguments import make_public, public
-from ..support.errors import ArgumentError
+from ..support.errors import ArgumentError, suggest
 from ..support.lazy import lazy_names, same_module
 from .calls import *  # noqa: F403
 from .calls import CALLS, __all__ as _CALLS
@@ -54,8 +54,8 @@ class _Operators:
             return OPERATORS.get(full) or public(COMPOSITES[full])
         if any([n.startswith(f"{full}.") for n in OPERATORS]):
             return _Operators(full)
-        close = similar_ops(full)
-        raise AttributeError(f"there is no operator {full}" + (f"; did you mean {', '.join(close)}?" if close else ""))
+        close = suggest(full, OPS)
+        raise AttributeError(f"there is no operator {full}" + (f"; {close}" if close else ""))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise ArgumentError(

@@ -5,14 +5,13 @@ A name with its arguments gives the pass of ``unity.transform`` with its options
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
 from ..ir.module import IRModule
 from ..support.arguments import checked, make_public, public
-from ..support.errors import PassError
+from ..support.errors import PassError, suggest
 from ..support.lazy import absent_names, lazy_names
 from ..transform import DEFAULT_PIPELINE, Pipeline
 from ..transform.all_passes import PASSES
@@ -110,8 +109,8 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
 def find_pass(name: str, table: Mapping[str, str]) -> Callable[..., Pass]:
     """The function that makes the pass of TVM's name. Raises AttributeError for a name that a table of them does not have."""
     if name not in table:
-        close = difflib.get_close_matches(name, table, 3) or sorted(table)
-        raise AttributeError(f"there is no pass {name}; did you mean {', '.join(close)}?")
+        close = suggest(name, table) or f"passes are: {', '.join(sorted(table))}"
+        raise AttributeError(f"there is no pass {name}; {close}")
     found, *arguments = table[name].split()
     options = {theirs: ours or theirs for theirs, _, ours in [a.partition("=") for a in arguments]}
     step = PASSES[found]

@@ -106,6 +106,11 @@ class UnityError(Exception):
         self.notes = list(notes)
         self.help = help
 
+    def locate(self, span: Span | None) -> Self:
+        """The error with a place, where it has none of its own."""
+        self.span = self.span or span
+        return self
+
     def render(self, advised: bool = True) -> str:
         """The error as text: header, place with caret, notes, help; without help what its page advises, where ``advised``."""
         lines = [f"error[{self.code}]: {_shortened(self.message)}"]

@@ -7,7 +7,6 @@ has another order of arguments it holds (``orders.py``); names of its library th
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from inspect import signature
 from typing import Any
@@ -20,7 +19,7 @@ from ..ir.types import Expr, PrimType, ShapeType
 from ..op import OPERATORS
 from ..op.composite import COMPOSITES
 from ..support.arguments import public
-from ..support.errors import TypeRuleError
+from ..support.errors import TypeRuleError, suggest
 from ..te.tensor import OPERATIONS
 from .more import more, pool_kind
 from .orders import ALIASES, FIRST, orders, whole_number
@@ -199,10 +198,8 @@ def _find(name: str) -> Any:
         return public(found)
     if any([n.startswith(f"{name}.") for n in _ALL]):
         return _Names(f"{name}.")
-    close = difflib.get_close_matches(name, _ALL, 3)
-    raise AttributeError(
-        f"unity.topi has no function {name!r}" + (f"; did you mean {', '.join(close)}?" if close else "")
-    )
+    close = suggest(name, _ALL)
+    raise AttributeError(f"unity.topi has no function {name!r}" + (f"; {close}" if close else ""))
 
 
 def __getattr__(name: str) -> Any:

@@ -223,7 +223,7 @@ def test_both_ways_of_inlining(inline):
 
 
 @pytest.mark.parametrize(("name", "inline", "first", "second", "message"), [
-    ("second", compute_inline, "A[v]", "C[v] = B[v]", "no buffer of the program's own"),
+    ("second", compute_inline, "A[v]", "C[v] = B[v]", "not a buffer of the program's own"),
     ("first", compute_inline, "A[v] + B[v]", "C[v] = B[v]", "reads what it writes"),
     ("first", compute_inline, "A[v]", "A[v] = B[v]", "written again afterwards"),
     ("second", reverse_compute_inline, "A[v]", "C[v] = B[v // 2]", "does not read each element"),

@@ -50,7 +50,7 @@ CASES: dict[str, tuple[str, Step, str, str]] = {
     ),
     "a loop by its name": (MM_RELU, lambda s: s.parallel("i"), "loop must be a loop, got 'i'", "sch.get_loops(block)"),
     "nobody reads it": (MM_RELU, lambda s: s.cache_read("C", 0, "local", [s.get_block("D")]), "does not read A", "one of: C"),
-    "an output": (ELEMENTWISE, lambda s: s.compute_inline("D"), "no buffer of the program's own", "reverse_compute_inline"),
+    "an output": (ELEMENTWISE, lambda s: s.compute_inline("D"), "not a buffer of the program's own", "reverse_compute_inline"),
     "the root": (MM_RELU, lambda s: s.blockize(s.get_block("root")), "stays as it is", "inside of it"),
     "a foreign loop": (MM_RELU, lambda s: s.decompose_reduction("C", s.get_loops("D")[0]), "not around block C", "i, j, k"),
     "a late place": (

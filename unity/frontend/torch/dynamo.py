@@ -205,7 +205,7 @@ def _is_token(node: Any) -> bool:
 
 
 def _is_ragged(node: Any) -> bool:
-    """True for the size of a nested tensor's uneven axis among the inputs: it stands for a tensor of offsets, and is no number."""
+    """True for the size of a nested tensor's uneven axis among the inputs: it stands for a tensor of offsets, not a number."""
     return node.op == "placeholder" and getattr(getattr(node.meta["val"], "node", None), "is_nested_int", bool)()
 
 

@@ -34,6 +34,10 @@ _ADDRESS_AT = {
     "T.atomic_add": 0, "T.handle_add_byte_offset": 0, "T.ptr_byte_offset": 0, "T.isnullptr": 0, "T.tvm_access_ptr": 1,
 }  # fmt: skip
 """Position of the argument that must be an address."""
+_BITS = frozenset([f"T.{name}" for name in (
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right", "popcount", "clz",
+)])  # fmt: skip
+"""Intrinsics of integers."""
 _MIXED = ("T.ldexp", "T.shift_left", "T.shift_right", "T.q_multiply_shift", "T.q_multiply_shift_per_axis")
 
 
@@ -42,6 +46,13 @@ def element_type(ty: Type) -> DataType | None:
     if isinstance(ty, PrimType):
         return ty.dtype
     return DataType("handle") if isinstance(ty, PointerType) else None
+
+
+def _same_bits(taken: DataType, given: DataType) -> bool:
+    """True if the bits of one type can be those of another."""
+    if "handle" in (taken.code, given.code):
+        return True
+    return taken.bits * taken.lanes == given.bits * given.lanes and not (taken.is_bool or given.is_bool)
 
 
 class ScalarVerifier:
@@ -294,6 +305,10 @@ class ScalarVerifier:
         if row.name == "T.if_then_else":
             self._choice(expr, *expr.args)
         elif row.result == "same":
+            if row.name in _BITS and any(
+                [(d := element_type(a.ty)) is None or not (d.is_integral or d.is_bool) for a in expr.args]
+            ):
+                self.bad(expr, f"{row.name} of {element_type(expr.args[0].ty)} values")
             if len(expr.args) > 1 and row.name not in _MIXED:
                 for other in expr.args[1:]:
                     self._same(expr, expr.args[0], other, f"arguments of {row.name}")
@@ -307,6 +322,10 @@ class ScalarVerifier:
             dtype = element_type(expr.args[operand].ty)
             if dtype is None or dtype.code != "handle":
                 self.bad(expr, f"{name} needs an address, got {dtype}")
+        if name == "T.reinterpret":
+            taken, given = element_type(expr.ty), element_type(expr.args[0].ty)
+            if taken is None or given is None or not _same_bits(taken, given):
+                self.bad(expr, f"{name} needs as many bits as it gives: {given} as {taken}")
         if name in ("T.vectorlow", "T.vectorhigh"):
             dtype = element_type(expr.args[0].ty)
             if dtype is None or dtype.lanes % 2:

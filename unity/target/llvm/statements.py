@@ -232,7 +232,8 @@ def constant_count(buffer: Buffer, span: Span | None) -> int | None:
 
 
 def _assert(w: FunctionWriter, stmt: AssertStmt) -> None:
-    w.fail_unless(w.value(stmt.cond), f"{stmt.kind}: {stmt.message}" if stmt.kind != "RuntimeError" else stmt.message)
+    message = f"{stmt.kind}: {stmt.message}" if stmt.kind != "RuntimeError" else stmt.message
+    w.fail_unless(w.value(stmt.cond), message if stmt.span is None else f"{message}\n{stmt.span.place}")
 
 
 def _accumulations(value: Expr) -> set[Expr]:

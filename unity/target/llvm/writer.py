@@ -401,10 +401,14 @@ class FunctionWriter:
             raise CodegenError(
                 "E520", f"{type(stmt).__name__} must be lowered before code generation", getattr(stmt, "span", None)
             )
-        rule(self, stmt)
+        try:
+            rule(self, stmt)
+        except CodegenError as error:
+            error.locate(getattr(stmt, "span", None))
+            raise
 
     def fail_unless(self, condition: str, message: str) -> None:
-        """Leave the function with the status of ``message`` unless ``condition`` (an i1) holds."""
+        """Leave the function with the status of ``message`` unless ``condition`` (an i1) holds. A second line is its place."""
         if condition == "true" or condition in self.known:
             return
         self.settle()

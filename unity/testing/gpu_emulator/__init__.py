@@ -37,7 +37,8 @@ class EmulatedGPU:
 
     @property
     def launches(self) -> list[LaunchRecord]:
-        """Every launch so far, in order."""
+        """Every launch so far, in the order in which they ran."""
+        self._driver.streams.finish()
         return self._driver.launches
 
     @property
@@ -64,6 +65,7 @@ def emulated_gpu(
     steps: int = 4_000_000,
     blocking: bool = False,
     inexact: bool = False,
+    late: bool = False,
 ) -> Iterator[EmulatedGPU]:
     """Emulated CUDA devices of an architecture, in force within the block.
 
@@ -72,14 +74,15 @@ def emulated_gpu(
     looked for besides values (without them kernels run several times faster); ``steps`` bounds the instructions of a batch of
     blocks. A kernel's fault is told by the first call after its launch, as a real device does, or with ``blocking`` by the
     launch. With ``inexact`` results of approximate instructions (``rcp.approx``) are as far from the exact ones as the PTX ISA
-    allows: a device is nearer.
+    allows: a device is nearer. With ``late`` work is done when somebody waits for it, and memory waits for its next use as on a
+    device: results are wrong where a program does not wait for what it needs, or changes what is still to be read.
 
     Raises OptionError E393 for an architecture that is not modelled.
     """
     if arch not in LIMITS:
         raise OptionError("E393", f"no emulated device of {arch!r}", help=f"there are {', '.join(LIMITS)}")
     options = Options(seed, steps, races, traffic and seed is None, inexact)
-    made = EmulatedDriver(LIMITS[arch], devices, memory, options, blocking)
+    made = EmulatedDriver(LIMITS[arch], devices, memory, options, blocking, late)
     with use_driver(made.driver):
         yield EmulatedGPU(made)
     for device in made.devices:

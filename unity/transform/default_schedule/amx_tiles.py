@@ -2,7 +2,7 @@
 
 The block, its operands' layout and its steps are those of one tensor intrinsic, so that only loops over blocks are left to order.
 Not here: contractions in vector registers (``matmul.py``). Invariant: the innermost reduction is whole tiles, else the
-rule does not apply; rows that fill no whole number of tiles, or are no neighbours (strided convolutions), are copied into a
+rule does not apply; rows that fill no whole number of tiles, or are not neighbours (strided convolutions), are copied into a
 buffer where they do and are.
 """
 

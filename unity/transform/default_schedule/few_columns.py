@@ -39,7 +39,7 @@ def schedule_few_columns(fn: PrimFunc, constants: Collection[int], machine: Mach
     (contraction,) = contractions
     place = is_parameter(fn, contraction.weights.buffer)
     if place not in constants or place is None or len(contraction.weight_order) < len(contraction.weights.indices):
-        return "weights that are no constant"
+        return "weights that are not constant"
     if len([load for load in collect(fn.body, BufferLoad) if load.buffer is contraction.weights.buffer]) != 1:
         return "its weights are read elsewhere too"
     gain = _gain(contraction, machine)

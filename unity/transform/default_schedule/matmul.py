@@ -39,7 +39,7 @@ FULL_ROWS = 8
 DEEP = 128
 """Steps of a reduction from which on transposing tiles costs little beside it."""
 PACKED_ROWS = 16
-"""Rows from which on an operand that is no constant is worth packing in the program."""
+"""Rows from which on an operand that is not a constant is worth packing in the program."""
 NEAR, NEAR_ROWS = 1 << 14, 128
 """Bytes of an operand of contiguous columns that the first cache keeps beside the rows, and rows up to which it is read as it
 is: the copy costs more than what lies unaligned."""

@@ -67,7 +67,7 @@ class _Products(Rewriter):
             return self.refuse(nest, contraction)
         place = self.constant.get(contraction.weights.buffer)
         if place is None:
-            return self.refuse(nest, "weights that are no constants, or that are read elsewhere too")
+            return self.refuse(nest, "weights that are not constants, or that are read elsewhere too")
         buffers = list(dict.fromkeys([contraction.weights.buffer, contraction.data.buffer, contraction.output]))
         alone = _program(nest, buffers, self.fn.params[place])
         found = schedule_contraction(alone, {0}, self.machine)

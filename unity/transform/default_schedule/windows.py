@@ -118,7 +118,7 @@ def schedule_windows(fn: PrimFunc, constants: Collection[int], machine: Machine)
     if len(before) > 1 or len(after) > 1 or len(blocks) != 1 + len(before) + len(after):
         return "other blocks than a border and a consumer"
     if before and [load.buffer for load in collect(sch.get(before[0]).body, BufferStore)] != [window.data.buffer]:
-        return "a block before it is no border of the image"
+        return "a block before it is not a border of the image"
     if is_touched(sch, block):
         return "its loops are scheduled already"
     if after and is_parameter(fn, window.block.body.buffer) is not None:  # type: ignore[attr-defined]

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 from ...ffi.dtype import DataType
 from ...ir.expr import ExternFunc, GlobalVar, op
-from ...ir.op import OPS, similar_ops
+from ...ir.op import OPS
 from ...ir.types import Expr, Type
 from ...op.common.table import R
 from ...support.arguments import checked_class
 from ...support.context_stack import ContextStack
-from ...support.errors import PassError, PlaceError
+from ...support.errors import PassError, PlaceError, suggest
 from .matcher import Matcher
 
 Constraints = list[tuple["DFPattern", "DFPattern", int, bool]]
@@ -295,8 +295,7 @@ def is_op(name: str) -> DFPattern:
         return DpsPattern(op(name), callee)
     found = op(name)
     if found.name.startswith("R.") and found.name not in OPS:
-        close = ", ".join(similar_ops(found.name))
-        raise PassError("E553", f"no operator {found.name}", help=f"did you mean {close}?" if close else None)
+        raise PassError("E553", f"no operator {found.name}", help=suggest(found.name, OPS))
     return ExprPattern(found)
 
 

@@ -17,7 +17,7 @@ from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.walk import rewrite
 from ...support.arguments import guarded_class
-from ...support.errors import PassError
+from ...support.errors import PassError, UnityError
 from ...support.lazy import load
 from .context import PASSES, PassContext, canonical_name, traced_passes
 from .instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument, VerifyInstrument
@@ -56,7 +56,11 @@ class Pass:
         kind = PrimFunc if self.level == "prim_func" else Function
 
         def one(part: Any) -> Any:
-            made = self.function(part, mod, context) if self.contextual else self.on(part)
+            try:
+                made = self.function(part, mod, context) if self.contextual else self.on(part)
+            except UnityError as error:
+                error.locate(getattr(part, "span", None))
+                raise
             return self._checked(made, DataflowBlock if self.level == "dataflow_block" else kind)
 
         def each(fn: Any) -> Any:

@@ -6,7 +6,6 @@ Not here: any primitive. Invariant: a step that fails leaves module, random vari
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import random
@@ -21,9 +20,10 @@ from ...ir.types import Expr
 from ...ir.verifier.verifier import violations
 from ...ir.walk import free_vars, substitute
 from ...support.arguments import guarded_class
-from ...support.errors import ArgumentError, InternalError, ScheduleError, UnityError
+from ...support.errors import ArgumentError, InternalError, ScheduleError, UnityError, suggest
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
+from ...support.source import Span
 from .core.refuse import LEVELS, Refused
 from .core.registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .core.sref import Sref
@@ -222,6 +222,8 @@ class Schedule(Primitives):
                 step_grade = "" if row.kind in (QUERY, SAMPLE) else self._grade(row, before)
         except BaseException as error:
             state.rollback()
+            if isinstance(error, ScheduleError):
+                error.locate(_place([*positional, *named.values()]))
             if isinstance(error, Refused):
                 error.finish(row.name, state.function, self.error_render_level)
             raise
@@ -319,8 +321,8 @@ class Schedule(Primitives):
             """Primitives are methods of the class: what comes here is not known."""
             if name in INSTEAD:
                 raise AttributeError(f"Schedule has no {name}; instead: {INSTEAD[name]}")
-            near = difflib.get_close_matches(name, ROWS, 1)
-            raise AttributeError(f"Schedule has no {name}" + (f"; did you mean {near[0]}?" if near else ""))
+            near = suggest(name, ROWS)
+            raise AttributeError(f"Schedule has no {name}" + (f"; {near}" if near else ""))
 
 
 def _require_well_formed(name: str, mod: IRModule) -> None:
@@ -328,6 +330,17 @@ def _require_well_formed(name: str, mod: IRModule) -> None:
     found = violations(mod)
     if found:
         raise InternalError("E904", f"the step {name} broke the module: {found[0]}") from found[0]
+
+
+def _place(values: list[Any]) -> Span | None:
+    """The place of the first loop or block among the arguments of a primitive."""
+    nodes = [
+        part.node
+        for value in values
+        for part in (value if isinstance(value, list) else [value])
+        if isinstance(part, Sref)
+    ]
+    return next((span for node in nodes if (span := getattr(node, "span", None)) is not None), None)
 
 
 def _imm(value: Any) -> Expr:

@@ -155,7 +155,11 @@ class GraphEvaluator:
                     raise InterpreterError("E317", f"match_cast fails: {error}", binding.span) from None
                 continue
             assert isinstance(binding, VarBinding)
-            value = self.visit(binding.value, env)
+            try:
+                value = self.visit(binding.value, env)
+            except InterpreterError as error:
+                error.locate(binding.span or getattr(binding.value, "span", None))
+                raise
             what = f"the value of {binding.var.name}"
             env[binding.var] = self._checked(binding.var.ty, value, env, what, binding.span)
         return self.visit(expr.body, env)

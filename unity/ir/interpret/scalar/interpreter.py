@@ -37,9 +37,11 @@ class Interpreter:
                 values = [FunctionValue(a) if isinstance(a, Function) else to_value(a) for a in args]
                 return from_value(self._call(name, values, None))
             except RecursionError:
-                raise InterpreterError("E325", f"{name} recurses too deeply") from None
+                span = getattr(self.mod[name], "span", None)
+                raise InterpreterError("E325", f"{name} recurses too deeply", span) from None
             except MemoryError:
-                raise InterpreterError("E319", f"{name} needs more memory than there is") from None
+                span = getattr(self.mod[name], "span", None)
+                raise InterpreterError("E319", f"{name} needs more memory than there is", span) from None
             except (TypeError, ValueError, IndexError, AttributeError) as error:
                 for found in violations(self.mod):  # closures trust the verifier: ask it what they stumbled over
                     raise InterpreterError(
@@ -49,6 +51,7 @@ class Interpreter:
 
     def _call(self, name: str, args: list[Any], span: Any) -> Any:
         fn = self.mod[name]
+        span = span or getattr(fn, "span", None)
         if isinstance(fn, Function):
             return self.graph.function(fn, args, {}, name, span)
         if isinstance(fn, PrimFunc):

@@ -43,6 +43,8 @@ class Memory:
     @staticmethod
     def fresh(size: int, name: str) -> Memory:
         """New memory, filled with the poison pattern, nothing written."""
+        if size >= 1 << 47:  # more than an address space has, and numpy calls that a wrong value
+            raise MemoryError
         return Memory(np.full(size, POISON, np.uint8), bytearray(size), name)
 
     @staticmethod

@@ -93,7 +93,7 @@ class StmtCompiler(SharedCompiler):
                     if env.get(RESULT, env) is not None:
                         return None
                     del env[RESULT]
-            del env[var]
+            env.pop(var, None)
             return env
 
         return run
@@ -174,6 +174,8 @@ def checked_store(machine: Machine, view: View, offset: int, value: Any, state: 
         machine.touch(view, offset, WRITE, span)
     if view.cells.readonly:
         raise InterpreterError("E319", f"{view.name} is read-only memory", span)
+    if isinstance(value, Pointer):
+        raise InterpreterError("E318", f"an address has no number that {view.name} could hold", span)
     if view.plain:
         view.cells[offset] = value
     else:

@@ -78,6 +78,3 @@ class Contexts:
         if self.current() is None:
             self._of(handle)
         write(out, c_uint, API_VERSION)
-
-    def cuCtxSynchronize(self) -> None:
-        """All is done."""

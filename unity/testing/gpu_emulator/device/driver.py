@@ -1,8 +1,8 @@
 """The functions of the CUDA driver over emulated devices, as addresses that machine code can call.
 
-Work is done when it is asked for, whatever its stream. A kernel that does what it must not loses its context, as on a real
-device: the launch itself says nothing (unless ``blocking``), and every later call answers the status; ``cuGetErrorString`` of it
-tells the finding.
+Work is done when it is asked for, whatever its stream, unless it is to be ``late`` (`streams.py`). A kernel that does what it must
+not loses its context, as on a real device: the launch itself says nothing (unless ``blocking``), and every later call answers the
+status; ``cuGetErrorString`` of it tells the finding.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import threading
-import time
 from collections.abc import Callable, Mapping
 from ctypes import c_int, c_size_t, c_void_p
 from typing import Any
@@ -31,7 +30,6 @@ from .launches import argument_bytes, check_sizes
 from .status import (
     INVALID_CONTEXT,
     INVALID_DEVICE,
-    INVALID_HANDLE,
     INVALID_PTX,
     INVALID_VALUE,
     MESSAGES,
@@ -42,6 +40,7 @@ from .status import (
     UNKNOWN,
     Refused,
 )  # fmt: skip
+from .streams import Streams
 
 VERSION = 13000
 
@@ -63,8 +62,18 @@ def _on_stream(body: Callable[..., None]) -> Callable[..., None]:
     """A function whose last argument is the stream that does what ``body`` does."""
 
     def call(self: EmulatedDriver, *args: Any) -> None:
-        self._use(args[-1])
-        body(self, *args[:-1])
+        self.streams.use(args[-1])
+        self.streams.give(args[-1], lambda: body(self, *args[:-1]))
+
+    return call
+
+
+def _waited(body: Callable[..., None]) -> Callable[..., None]:
+    """A function that does what ``body`` does after all work of the default stream."""
+
+    def call(self: EmulatedDriver, *args: Any) -> None:
+        self.streams.cuStreamSynchronize(None)
+        body(self, *args)
 
     return call
 
@@ -72,7 +81,7 @@ def _on_stream(body: Callable[..., None]) -> Callable[..., None]:
 class EmulatedDriver:
     """The functions by name; ``driver`` is what `unity/ffi/cuda` puts in force. ``failure`` is an error of the emulation itself."""
 
-    def __init__(self, limits: Limits, devices: int, memory: int, options: Options, blocking: bool) -> None:
+    def __init__(self, limits: Limits, devices: int, memory: int, options: Options, blocking: bool, late: bool) -> None:
         self.devices = [Device(k, limits, memory) for k in range(devices)]
         self.options, self.blocking = options, blocking
         self.launches: list[LaunchRecord] = []
@@ -80,16 +89,15 @@ class EmulatedDriver:
         self.initialised = False
         self._modules = Handles[tuple[Device, LoadedModule]]()
         self._functions = Handles[tuple[Device, Kernel]]()
-        self._streams = Handles[Device]()
         self._contexts = Contexts(self.devices)
-        self._graphs = Graphs(self._use)
-        self._parts = (self, self._contexts, self._graphs)
-        self._events = Handles[list[float | int]]()
+        self.streams = Streams(self._contexts, late)
+        self._graphs = Graphs(self.streams)
+        self._parts = (self, self._contexts, self.streams, self._graphs)
         self._pinned: dict[int, tuple[mmap.mmap, int]] = {}
         self._lock = threading.RLock()
         self._texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
         self._callbacks: dict[str, Any] = {}
-        self.driver = Driver("emulated", self.address, recycles=False)
+        self.driver = Driver("emulated", self.address, recycles=late)
 
     # ---- the way in
 
@@ -200,6 +208,8 @@ class EmulatedDriver:
 
     def cuMemFree_v2(self, address: int) -> None:
         owner = self._owner(address)
+        if owner is not None:
+            self.streams.finish(owner)
         if address and (owner is None or not owner.memory.free(address)):
             raise Refused(INVALID_VALUE)
 
@@ -218,7 +228,11 @@ class EmulatedDriver:
 
     def cuMemFreeHost(self, address: int) -> None:
         _one_of(self._pinned, address)
+        self.streams.finish()
         del self._pinned[address]
+
+    def _is_pinned(self, address: int) -> bool:
+        return any([first <= address < first + size for first, (_, size) in self._pinned.items()])
 
     def _bytes(self, address: int, size: int) -> tuple[DeviceMemory, slice]:
         """Memory of a device. Raises Refused outside allocations."""
@@ -234,18 +248,18 @@ class EmulatedDriver:
             raise Refused(INVALID_VALUE)
         return self._bytes(address, size)
 
-    def cuMemcpyHtoD_v2(self, target: int, source: int, size: int) -> None:
+    def _copy_in(self, target: int, source: int, size: int) -> None:
         if size:
             memory, where = self._between(target, size, source)
             ctypes.memmove(memory.raw[where].ctypes.data, source, size)
             memory.mark(where)
 
-    def cuMemcpyDtoH_v2(self, target: int, source: int, size: int) -> None:
+    def _copy_out(self, target: int, source: int, size: int) -> None:
         if size:
             memory, where = self._between(source, size, target)
             ctypes.memmove(target, memory.raw[where].ctypes.data, size)
 
-    def cuMemcpyDtoD_v2(self, target: int, source: int, size: int) -> None:
+    def _copy_within(self, target: int, source: int, size: int) -> None:
         if size:
             (memory, where), (origin, there) = self._bytes(target, size), self._bytes(source, size)
             memory.raw[where] = origin.raw[there].copy()
@@ -259,21 +273,39 @@ class EmulatedDriver:
             memory.raw[where].reshape(count, len(pattern))[:] = list(pattern)
             memory.mark(where)
 
-    def cuMemsetD8_v2(self, target: int, value: int, count: int) -> None:
+    def _fill_bytes(self, target: int, value: int, count: int) -> None:
         self._fill(target, bytes([value]), count)
 
-    def cuMemsetD32_v2(self, target: int, value: int, count: int) -> None:
+    def _fill_words(self, target: int, value: int, count: int) -> None:
         self._fill(target, value.to_bytes(4, "little"), count)
 
-    cuMemcpyHtoDAsync_v2, cuMemcpyDtoHAsync_v2 = _on_stream(cuMemcpyHtoD_v2), _on_stream(cuMemcpyDtoH_v2)
-    cuMemcpyDtoDAsync_v2 = _on_stream(cuMemcpyDtoD_v2)
-    cuMemsetD8Async, cuMemsetD32Async = _on_stream(cuMemsetD8_v2), _on_stream(cuMemsetD32_v2)
+    cuMemcpyHtoD_v2, cuMemcpyDtoH_v2, cuMemcpyDtoD_v2 = _waited(_copy_in), _waited(_copy_out), _waited(_copy_within)
+    cuMemsetD8_v2, cuMemsetD32_v2 = _waited(_fill_bytes), _waited(_fill_words)
+    cuMemcpyDtoDAsync_v2 = _on_stream(_copy_within)
+    cuMemsetD8Async, cuMemsetD32Async = _on_stream(_fill_bytes), _on_stream(_fill_words)
+
+    def cuMemcpyHtoDAsync_v2(self, target: int, source: int, size: int, stream: int | None) -> None:
+        """The driver keeps a copy of what is not pinned."""
+        self.streams.use(stream)
+        kept = None
+        if self.streams.late and size and not self._is_pinned(source):
+            self._between(target, size, source)
+            kept = ctypes.create_string_buffer(ctypes.string_at(source, size), size)
+        origin = source if kept is None else ctypes.addressof(kept)
+        self.streams.give(stream, lambda kept=kept: self._copy_in(target, origin, size))  # type: ignore[misc]
+
+    def cuMemcpyDtoHAsync_v2(self, target: int, source: int, size: int, stream: int | None) -> None:
+        """The call waits where the host's memory is not pinned."""
+        self.streams.use(stream)
+        self.streams.give(stream, lambda: self._copy_out(target, source, size))
+        if not self._is_pinned(target):
+            self.streams.cuStreamSynchronize(stream)
 
     def cuPointerGetAttribute(self, out: int, which: int, address: int) -> None:
         owner = self._owner(address)
         values: dict[int, tuple[Any, int]] = {}
         if owner is None:
-            if any([first <= address < first + size for first, (_, size) in self._pinned.items()]):
+            if self._is_pinned(address):
                 values[2] = (c_int, 1)
         elif (found := owner.memory.find(address)) is not None:
             values = {
@@ -294,51 +326,6 @@ class EmulatedDriver:
     ) -> None:  # fmt: skip
         pointers = (sizes, strides, lower, upper, steps)
         _keep_map(out, encode_windows_at(kind, rank, base, pointers, (channels, pixels), interleave, swizzle, fill))
-
-    # ---- streams and events
-
-    def _use(self, stream: int | None, device: Device | None = None) -> None:
-        """Raises Refused for what is not a stream, or one of another device than ``device``: 0, 1 and 2 are the default ones."""
-        if stream is not None and stream > 2 and self._streams[stream] is not (device or self._streams[stream]):
-            raise Refused(INVALID_HANDLE)
-
-    def cuStreamCreate(self, out: int, flags: int) -> None:
-        self._streams.store(out, self._contexts.current_device())
-
-    def cuStreamDestroy_v2(self, stream: int) -> None:
-        self._streams.drop(stream)
-
-    cuStreamSynchronize = cuStreamQuery = _use
-
-    def cuStreamIsCapturing(self, stream: int | None, out: int) -> None:
-        write(out, c_int, int(stream in self._graphs.capturing))
-
-    def cuStreamWaitEvent(self, stream: int | None, event: int, flags: int) -> None:
-        self._use(stream)
-        self._events[event]
-
-    def cuEventCreate(self, out: int, flags: int) -> None:
-        self._events.store(out, [-1.0, flags])
-
-    def cuEventRecord(self, event: int, stream: int | None) -> None:
-        self._use(stream)
-        self._events[event][0] = time.perf_counter()
-
-    def cuEventSynchronize(self, event: int) -> None:
-        self._events[event]
-
-    cuEventQuery = cuEventSynchronize
-
-    def cuEventElapsedTime(self, out: int, start: int, end: int) -> None:
-        first, second = self._events[start], self._events[end]
-        if any([one[0] < 0 or int(one[1]) & 2 for one in (first, second)]):
-            raise Refused(INVALID_HANDLE)
-        write(out, ctypes.c_float, 1e3 * (second[0] - first[0]))
-
-    cuEventElapsedTime_v2 = cuEventElapsedTime
-
-    def cuEventDestroy_v2(self, event: int) -> None:
-        self._events.drop(event)
 
     # ---- modules and launches
 
@@ -362,6 +349,7 @@ class EmulatedDriver:
 
     def cuModuleUnload(self, module: int) -> None:
         device, loaded = self._modules.drop(module)
+        self.streams.finish(device)
         for allocation in loaded.variables.values():
             if allocation.constant:
                 device.memory.constants.remove(allocation)
@@ -412,7 +400,7 @@ class EmulatedDriver:
     ) -> None:  # fmt: skip
         device, kernel = self._functions[function]
         grid, block = (gx, gy, gz), (bx, by, bz)
-        self._use(stream, device)
+        self.streams.use(stream, device)
         check_sizes(device.limits, kernel, grid, block, shared)
         if device is not self._contexts.current_device():
             raise Refused(INVALID_CONTEXT)

@@ -6,11 +6,12 @@ All nodes run in the order in which they were noted. Work of other streams does 
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import c_void_p
+from ctypes import c_int, c_void_p
 from typing import Any
 
 from .devices import Handles, write
 from .status import CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, INVALID_VALUE, Refused
+from .streams import Streams
 
 Node = Callable[[int | None], None]
 """Work, given the stream to do it on."""
@@ -26,8 +27,8 @@ _REFUSED = {
 class Graphs:
     """Streams that capture, graphs and what was made of them; the driver's functions for these."""
 
-    def __init__(self, use: Callable[[int | None], None]) -> None:
-        self._use = use
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
         self.capturing: dict[int, list[Node] | None] = {}
         """Nodes by stream; None where something was done that a graph cannot hold."""
         self._graphs = Handles[list[Node]]()
@@ -54,18 +55,21 @@ class Graphs:
     def do(self, stream: int | None, node: Node) -> None:
         """Do some work, or note it where its stream captures."""
         if stream not in self.capturing:
-            return node(stream)
+            return self._streams.give(stream, lambda: node(stream))
         nodes = self.capturing[stream]
         if nodes is None:
             raise Refused(CAPTURE_INVALIDATED)
         nodes.append(node)
+
+    def cuStreamIsCapturing(self, stream: int | None, out: int) -> None:
+        write(out, c_int, int(stream in self.capturing))
 
     def cuStreamBeginCapture_v2(self, stream: int | None, mode: int) -> None:
         if not 0 <= mode <= 2 or stream in self.capturing:
             raise Refused(INVALID_VALUE)
         if stream is None or stream <= 2:
             raise Refused(CAPTURE_UNSUPPORTED)
-        self._use(stream)
+        self._streams.use(stream)
         self.capturing[stream] = []
 
     def cuStreamEndCapture(self, stream: int, out: int) -> None:
@@ -81,7 +85,7 @@ class Graphs:
         self._ready.store(out, list(self._graphs[graph]))
 
     def cuGraphLaunch(self, ready: int, stream: int | None) -> None:
-        self._use(stream)
+        self._streams.use(stream)
         for node in self._ready[ready]:
             self.do(stream, node)
 

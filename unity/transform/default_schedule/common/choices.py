@@ -72,7 +72,7 @@ _WATCHED: ContextStack[list[Choice]] = ContextStack("choices")
 
 
 def choose(block: Block, name: str, candidates: Iterable[int], own: int, most: int | None = None) -> int:
-    """The decision that the annotation of a block names, else ``own``; of a decision that is no candidate the nearest is taken.
+    """The decision that the annotation of a block names, else ``own``; of a decision that is not a candidate the nearest is taken.
     ``most``: the largest that fits where the decisions before this one are as they are."""
     decided, seen = decisions(block), _WATCHED.top
     if decided is None and seen is None:

@@ -46,7 +46,7 @@ def step_cycles(rows: int, vectors: int) -> float:
     )
 
 
-def _pieces(extent: int, size: int) -> list[tuple[int, int]]:
+def pieces(extent: int, size: int) -> list[tuple[int, int]]:
     """(how many, how large): whole tiles and the rest."""
     whole, rest = divmod(extent, size)
     return [(count, width) for count, width in ((whole, size), (1, rest)) if count and width]
@@ -61,8 +61,8 @@ def tile_rows(rows: int, vectors: int, registers: int) -> tuple[float, int]:
     """The cycles of a step of ``rows`` rows of ``vectors`` vectors, in tiles of as many rows as take the fewest, and these rows."""
 
     def cost(height: int) -> float:
-        pieces = _pieces(rows, height)
-        return sum([count * step_cycles(j, vectors) for count, j in pieces]) * (1 + VARIANT * (len(pieces) - 1))
+        parts = pieces(rows, height)
+        return sum([count * step_cycles(j, vectors) for count, j in parts]) * (1 + VARIANT * (len(parts) - 1))
 
     return min([(cost(n), n) for n in range(1, max(1, min((registers - RESERVED) // vectors, rows, 16)) + 1)])
 
@@ -85,9 +85,9 @@ def tile_cost(rows: int, columns: int, lanes: int, registers: int) -> tuple[floa
     for width in range(1, min(widest, vectors) + 1):
         for height in range(1, min((registers - RESERVED) // width, rows, 16) + 1):
             cost = 0.0
-            variants = len(_pieces(rows, height)) * len(_pieces(vectors, width))
-            for count, j in _pieces(rows, height):
-                for times, v in _pieces(vectors, width):
+            variants = len(pieces(rows, height)) * len(pieces(vectors, width))
+            for count, j in pieces(rows, height):
+                for times, v in pieces(vectors, width):
                     cost += count * times * step_cycles(j, v)
             cost *= 1 + VARIANT * (variants - 1)
             if cost < best[0]:

@@ -1,4 +1,4 @@
-"""The rule for programs, or parts of them, that are no nests of blocks: it binds loops and statements as they stand.
+"""The rule for programs, or parts of them, that are not nests of blocks: it binds loops and statements as they stand.
 
 Blocks are lowered first. A loop with independent iterations (or one that is written as parallel) is distributed over threads. Other
 loops run on the host, around kernels, if they read no element, and otherwise in one thread with all that is inside them.

@@ -68,7 +68,9 @@ def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> tuple[Schedul
         group = _refreshed(sch, group)
         separate = set(copies) - {member.stage.name for member in group.members}
         if separate:  # in a kernel of its own it would fill registers that nobody reads
-            raise ScheduleError("E425", f"block {min(separate)} is no stage over the rows of {group.anchor.stage.name}")
+            raise ScheduleError(
+                "E425", f"block {min(separate)} is not a stage over the rows of {group.anchor.stage.name}"
+            )
     return sch, _bind(sch, group, shape)
 
 
@@ -147,7 +149,7 @@ def _read_along(member: Member) -> set[Buffer]:
 
 
 def _is_shared(group: RowStages, buffer: Buffer) -> bool:
-    """True if the first reduction reads the same elements of a buffer for several rows: a copy of them is no stage over rows."""
+    """True if the first reduction reads the same elements of a buffer for several rows: a copy of them is not a stage over rows."""
     anchor = group.anchor
     loads = [load for load in anchor.loads if load.buffer is buffer]
     return any([not set(anchor.row_vars) <= set(used_vars(load)) for load in loads])

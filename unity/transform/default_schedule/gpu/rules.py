@@ -1,7 +1,7 @@
 """The rules for devices with threads, in the order in which they are tried.
 
 Each rule takes the nests of a program that it applies to, and leaves the others to the rules after it. The last rule takes
-everything: statements that are no nest of a block, and nests that refused a step. Each independent part becomes a kernel.
+everything: statements that are not the nest of a block, and nests that refused a step. Each independent part becomes a kernel.
 """
 
 from __future__ import annotations

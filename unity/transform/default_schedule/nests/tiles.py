@@ -54,7 +54,7 @@ def shared_loops(nest: Nest, order: Sequence[For]) -> list[For]:
 
 
 def may_fail(value: Expr) -> bool:
-    """Integer division by what is no constant: not to be tried in lanes that do not count."""
+    """Integer division by what is not a constant: not to be tried in lanes that do not count."""
     divisions = collect(value, (Div, Mod, FloorDiv, FloorMod))
     return any([not dtype_of(d).is_float and (type(d.b) is not IntImm or d.b.value == 0) for d in divisions])
 

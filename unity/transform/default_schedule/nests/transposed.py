@@ -69,7 +69,7 @@ def _plan(order: list[For], nest: Nest, vector_bytes: int) -> _Plan | None:
 
 
 def transposed(order: list[For], nest: Nest, vector_bytes: int, parallel: bool) -> Stmt | None:
-    """The nest in blocks; None where it is no transposition, or too small for one block."""
+    """The nest in blocks; None where it is not a transposition, or too small for one block."""
     plan = _plan(order, nest, vector_bytes)
     if plan is None:
         return None

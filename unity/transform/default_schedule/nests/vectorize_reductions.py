@@ -46,7 +46,7 @@ from ...tir.analysis.loop_nests import (
     reduced_value,
 )
 from ..common.choices import choose, choose_lanes
-from ..common.tile_shape import LATENCY, chunk_of
+from ..common.tile_shape import LATENCY, chunk_of, pieces
 from .epilogues import Plan, follow, tile_outermost
 from .tiles import (
     Corner,
@@ -132,8 +132,8 @@ def _sizes(nest: Nest, moving: list[BufferLoad], accumulators: int) -> dict[For,
         for b in range(1, min(MOST_OUTPUTS, second) + 1):
             if a * b > accumulators:
                 break
-            tiles = -(-first // a) * -(-second // b)
-            cost = tiles * (max(a * b / 2, LATENCY, (a + b) / 2) + 0.1 * (a + b))
+            sizes = [(n * m, x, y) for n, x in pieces(first, a) for m, y in pieces(second, b)]
+            cost = sum([n * (max(x * y / 2, LATENCY, (x + y) / 2) + 0.1 * (x + y)) for n, x, y in sizes])
             if cost < best_cost:
                 best, best_cost = dict(zip(shared, (a, b))), cost
     return best

@@ -207,7 +207,7 @@ class Group:
 
 
 class Partition:
-    """Groups of a graph's items under limits on kernels per group (``max_depth``) and arguments (``max_args``, 0 is no limit);
+    """Groups of a graph's items under limits on kernels per group (``max_depth``) and arguments (``max_args``, 0 for any number);
     results of the programs ``apart`` are stored."""
 
     def __init__(self, items: list[Item], max_depth: int, max_args: int, apart: Collection[str] = ()) -> None:

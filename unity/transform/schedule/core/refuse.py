@@ -51,6 +51,8 @@ class Refused(ScheduleError):
         self.primitive = ""
         self.condition = condition
         self.marks = tuple(marks)
+        nodes = [mark.node if isinstance(mark, Sref) else mark for mark in marks]
+        self.locate(next((span for node in nodes if (span := getattr(node, "span", None)) is not None), None))
         self.counterexample = clash and {var.name: value for var, value in clash.values.items()}
         self.why = clash.words if clash is not None else ""
 

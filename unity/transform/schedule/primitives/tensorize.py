@@ -7,7 +7,6 @@ the program's buffers whose shape, strides and offset are what it declares.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, Stmt, statements_of
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, fresh_copy
+from ....support.errors import suggest
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
@@ -50,15 +50,13 @@ def tensorize(
     """
     found = TensorIntrin.get(tensor_intrin, allow_missing=True)
     if found is None:
-        near = difflib.get_close_matches(tensor_intrin, TensorIntrin.names(), 1)
         refuse(
             "E441",
             f"no tensor intrinsic is registered as {tensor_intrin!r}",
             "a registered intrinsic",
             block_or_loop,
-            f"did you mean {near[0]}?"
-            if near
-            else "import unity.target.tensor_intrin for those that are shipped, or "
+            suggest(tensor_intrin, TensorIntrin.names())
+            or "import unity.target.tensor_intrin for those that are shipped, or "
             "TensorIntrin.register(name, desc, impl)",
         )
     with deep_recursion():

@@ -163,7 +163,7 @@ def _problem(body: Stmt, block: Block, found: Definition) -> str | None:
     """The reason why ``compute_inline`` of a block would be wrong, or None."""
     stores = statements_of_kind(body, BufferStore)
     if found.buffer not in allocations(body):
-        return f"{found.buffer.name} is no buffer of the program's own"
+        return f"{found.buffer.name} is not a buffer of the program's own"
     if sum([s.buffer.data is found.buffer.data for s in stores]) != 1:
         return f"{found.buffer.name} is written elsewhere too"
     nodes = nodes_in(body)

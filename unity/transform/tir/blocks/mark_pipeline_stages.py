@@ -49,7 +49,7 @@ def _loop(loop: For) -> For:
         )
     if sorted(orders) != list(range(len(stages))):
         raise PassError(
-            "E532", f"{ORDER} of loop {loop.loop_var.name} is no order of {len(stages)} statements", loop.span
+            "E532", f"{ORDER} of loop {loop.loop_var.name} is not an order of {len(stages)} statements", loop.span
         )
     marks = [f"{s} {o}{' async' if s in beside else ''}" for s, o in zip(stages, orders)]
     return replace(loop.without_notes(STAGE, ORDER, ASYNC), body=_marked(loop.body, marks, loop))

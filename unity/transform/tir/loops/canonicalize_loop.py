@@ -1,7 +1,7 @@
 """canonicalize_loop: every loop starts at 0 and steps by 1.
 
 Rewrite: ``for i in T.serial(a, b, step=s): body(i)`` -> ``for i in range(ceildiv(b - a, s)): body(i * s + a)``.
-A step that is no constant is checked to be positive first.
+A step that is not a constant is checked to be positive first.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ barriers.
 Rewrite, 32 threads: ``T.tvm_thread_allreduce(1, v, True, out[0], tx)`` -> ``red[0] = v; other = T.tvm_warp_shuffle_down(mask,
 red[0], 16, 32, 32); red[0] = red[0] + other; ...; out[0] = T.tvm_warp_shuffle(mask, red[0], 0, 32, 32)``.
 
-Raises PassError E374 where an axis is no axis of ``threadIdx`` of the launch.
+Raises PassError E374 where an axis is not an axis of ``threadIdx`` of the launch.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class _Lower(StatementRewriter):
         strange = wanted - {var for _, var, _ in block}
         if strange or not all([used_vars(axis) or is_int(axis, 0) for axis in axes]):  # 0: an axis of one thread
             names = ", ".join([var.name for var in strange]) or "nothing"
-            raise PassError("E374", f"a reduction over threads over {names}, which is no axis of threadIdx of the launch",
+            raise PassError("E374", f"a reduction over threads over {names}, which is not an axis of threadIdx of the launch",
                             call.span, help="run unify_thread_binding first; reduce over loops bound to threadIdx")  # fmt: skip
         block = [part for part in block if not is_int(part[2], 1)]
         inner, others = [p for p in block if p[1] in wanted], [p for p in block if p[1] not in wanted]

@@ -1,7 +1,7 @@
 """independent_lanes: vectorized loops of which it is not proved that no iteration touches what another writes run in order.
 
 Rewrite: ``for i in T.vectorized(8): A[p[i]] = A[p[i]] + x[i]`` -> ``for i in range(8): ...``. So a vectorized loop gives what the
-loop in order gives, whatever it does; what certainly is no vector loop the verifier refuses before (E351). Run behind
+loop in order gives, whatever it does; what certainly is not a vector loop the verifier refuses before (E351). Run behind
 ``lower_opaque_block``, while buffers have their axes.
 """
 

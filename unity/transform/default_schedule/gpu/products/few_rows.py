@@ -125,7 +125,7 @@ class Few(NamedTuple):
 
 
 def _few_side(product: Product, limit: int) -> Few | None:
-    """The side of a product that is small. None if none is, or it is no product for this rule."""
+    """The side of a product that is small. None if none is, or it is not a product for this rule."""
     init = product.stage.block.init
     if not isinstance(init, BufferStore) or getattr(init.value, "value", None) != 0 or not _is_simple(product):
         return None

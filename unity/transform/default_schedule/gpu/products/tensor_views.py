@@ -101,7 +101,7 @@ def tensor_of(product: Product, side: Side, k_tiles: KTiles) -> TensorView | str
     if type(load) is not BufferLoad or load.buffer.scope != "global":
         return "is computed while it is copied"
     if load.buffer.strides or load.buffer.elem_offset is not None:
-        return "is no compact tensor"
+        return "is not a compact tensor"
     wanted = [run for run in (*[(axis,) for axis in product.batch], side.axes, k_tiles.inner, k_tiles.outer) if run]
     axes: list[Run] = []
     rest = [(index, size) for index, size in zip(indices_of(product, load), load.buffer.shape) if not is_int(size, 1)]

@@ -1,0 +1,100 @@
+"""Programs on an emulated device that does its work as late as it may, with the pool of memory that real devices have."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from emulated import Arrays
+from test_devices_emulated import FAULT, MODES, THREE, three
+
+import unity
+from unity.ffi.cuda.context import context
+from unity.testing import emulated_gpu
+from unity.testing.gpu_emulator import EmulatedGPU
+
+
+@pytest.fixture
+def gpu() -> Iterator[EmulatedGPU]:
+    with emulated_gpu(memory=1 << 27, late=True, races=False, traffic=False) as made:
+        yield made
+        assert not made.findings
+
+
+@pytest.fixture(scope="module")
+def executable() -> unity.vm.Executable:
+    return unity.compile(THREE, target="cuda")
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_arguments_may_change_after_the_call(
+    gpu: EmulatedGPU, executable: unity.vm.Executable, mode: str, graphs: bool
+) -> None:
+    """Small ones and such as do not pass through pinned memory; more calls than that has places, and nobody waits between them."""
+    machine = unity.VirtualMachine(executable, unity.cuda(0), exec_mode=mode, cuda_graph=graphs)
+    for count in (3, 40, 70_000):
+        x = np.zeros(count, np.float32)
+        made = []
+        for turn in range(12):
+            x[:] = turn
+            made.append(machine["main"](x))
+        x[:] = -1
+        assert all([(y.numpy() == three(np.float32(turn))).all() for turn, y in enumerate(made)])
+
+
+def test_memory_is_used_again_after_the_work_of_its_streams(gpu: EmulatedGPU, executable: unity.vm.Executable) -> None:
+    """What one stream drops is given to another one while the first has not begun its work."""
+    machine, device = unity.VirtualMachine(executable, unity.cuda(0)), unity.cuda(0)
+    streams = [device.create_raw_stream() for _ in range(3)]
+    x = np.arange(300, dtype=np.float32)
+    kept = []
+    for turn in range(12):
+        with device.use_stream(streams[turn % 3]):
+            y = machine["main"](x + turn)
+            kept.append((turn, machine["main"](y)))
+        with device.use_stream(streams[(turn + 1) % 3]):
+            del y  # its stream is another one
+            gc.collect()
+    for turn, y in kept[::-1]:
+        with device.use_stream(streams[turn % 3]):
+            assert (y.numpy() == three(three(x + turn))).all()
+    for stream in streams:
+        device.free_raw_stream(stream)
+
+
+def test_work_waits_for_whoever_waits(gpu: EmulatedGPU) -> None:
+    """Nothing has run that nobody waited for: a stream without an event reads what was there before."""
+    here = context(0)
+    driver, arrays = here.driver, Arrays()
+    start, end = (arrays.put(np.full(8, k, np.uint32)) for k in (1, 2))
+    first, second = here.new_stream(), here.new_stream()
+    found = np.zeros(8, np.uint32)
+    with here.current():
+        event = driver.get("cuEventCreate", 2)
+        for waits, expected in ((False, 2), (True, 0x07070707)):
+            driver.call("cuMemsetD8Async", start, 7, 32, first)
+            driver.call("cuMemcpyDtoDAsync_v2", end, start, 32, first)
+            driver.call("cuEventRecord", event, first)
+            if waits:
+                driver.call("cuStreamWaitEvent", second, event, 0)
+            driver.call("cuMemcpyDtoHAsync_v2", found.ctypes.data, end, 32, second)
+            assert (found == expected).all()
+        driver.call("cuEventDestroy_v2", event)
+    for stream in (first, second):
+        here.free_stream(stream)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_fault_is_told_by_whoever_waits(executable: unity.vm.Executable, mode: str) -> None:
+    with emulated_gpu(memory=1 << 24, late=True, traffic=False) as gpu:
+        i = np.zeros(64, np.int32)
+        i[3] = 1 << 22
+        machine = unity.VirtualMachine(unity.compile(FAULT, target="cuda"), unity.cuda(0), exec_mode=mode)
+        y = machine["main"](np.zeros(64, np.float32), i)
+        for wait in (y.numpy, unity.cuda(0).sync, lambda: machine["main"](np.zeros(64, np.float32), i)):
+            with pytest.raises(unity.UnityError, match="the context of cuda:0 is lost"):
+                wait()
+        assert [one.kind for one in gpu.findings] == ["bounds"]
