@@ -49,8 +49,29 @@ def sizes(root: Node) -> dict[int, int]:
     return found
 
 
+def _shares_little(root: Node) -> bool:
+    """True if binding gains little, as where a program was read from script; seen in a walk over places, which ends where they
+    become too many."""
+    places, most = 0, LARGE
+    met: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        places += 1
+        met.add(id(node))
+        if places >= most:
+            most = WORTHWHILE * len(met)
+            if places >= most:
+                return False
+        if node._push_children is not None and not node.is_reference:
+            node._push_children(node, stack)
+    return True
+
+
 def check_size(root: Node) -> None:
     """Raise VerifyError E348 for what cannot be written out: more places than anyone can visit."""
+    if _shares_little(root):
+        return
     counted = sizes(root)
     size = counted[id(root)]
     if size > MOST and size > WORTHWHILE * len(counted):
@@ -75,6 +96,8 @@ def bind_shared(expr: Expr, names: NameSupply | None = None) -> Expr:
 
 def bind_shared_values(func: PrimFunc) -> PrimFunc:
     """The tensor program with shared objects bound in each of its expressions."""
+    if _shares_little(func):
+        return func
     counted = sizes(func)
     if counted[id(func)] < WORTHWHILE * len(counted):
         return func
