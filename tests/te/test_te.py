@@ -1,3 +1,5 @@
+import inspect
+
 import numpy as np
 import pytest
 
@@ -6,7 +8,7 @@ from unity.ir import structural_equal
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
 from unity.script import parse
-from unity.support.errors import TypeRuleError
+from unity.support.errors import ArgumentError, TypeRuleError
 
 
 def call(func, *arrays):
@@ -125,3 +127,21 @@ def test_indices_one_after_another():
 def test_what_is_no_shape_or_axis_is_refused(written):
     with pytest.raises(TypeRuleError):
         written(te.placeholder((4, 4)), te.reduce_axis((0, 4), "k"))
+
+
+def test_errors_call_functions_by_their_names():
+    """Those made by other functions, too."""
+    functions = {name: f for name, f in vars(te).items() if name[0] != "_" and inspect.isfunction(f)}
+    needy = {
+        n: f
+        for n, f in functions.items()
+        if any(
+            p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(f).parameters.values()
+        )
+    }
+    assert len(needy) > 60
+    for name, function in needy.items():
+        with pytest.raises(ArgumentError) as caught:
+            function()
+        assert caught.value.message.startswith(f"{function.__name__}: missing"), name
+    assert te.Value.__add__.__qualname__ == "Value.__add__" and te.Tensor.__radd__.__qualname__ == "Tensor.__radd__"

@@ -209,6 +209,8 @@ def guarded_class(cls: _C, guard: Callable[[Any], Any] = guarded) -> _C:
     for name, value in list(vars(cls).items()):
         public = not name.startswith("_") or name.strip("_") in _OPERATORS
         if public and isinstance(value, types.FunctionType) and not hasattr(value, "is_guarded"):
+            if value.__name__ == "<lambda>":  # made by another function
+                value.__name__, value.__qualname__ = name, f"{cls.__qualname__}.{name}"
             setattr(cls, name, guard(value))
         elif public and isinstance(value, (staticmethod, classmethod)):
             setattr(cls, name, type(value)(guard(value.__func__)))

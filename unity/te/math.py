@@ -13,7 +13,8 @@ def _unary_intrinsic(name: str, doc: str) -> Callable[[Scalar], Value]:
     def function(x: Scalar) -> Value:
         return intrinsic(name, x)
 
-    function.__name__, function.__doc__ = name, doc
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
     return function
 
 
@@ -23,7 +24,8 @@ def _binary_intrinsic(name: str, doc: str) -> Callable[[Scalar, Scalar], Value]:
     def function(x1: Scalar, x2: Scalar) -> Value:
         return intrinsic(name, x1, x2)
 
-    function.__name__, function.__doc__ = name, doc
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
     return function
 
 

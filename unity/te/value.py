@@ -148,40 +148,27 @@ def const(value: Scalar, dtype: str | DataType | None = None) -> Value:
     return Value(build.const(value, dtype))
 
 
-def truncdiv(a: Scalar, b: Scalar) -> Value:
-    """Integer division towards zero."""
-    return Value(build.truncdiv(unwrap(a), unwrap(b)))
+def _of_two(make: Callable[..., Expr], doc: str) -> Callable[[Scalar, Scalar], Value]:
+    def function(a: Scalar, b: Scalar) -> Value:
+        return Value(make(unwrap(a), unwrap(b)))
+
+    function.__name__ = function.__qualname__ = make.__name__
+    function.__doc__ = doc
+    return function
 
 
-def truncmod(a: Scalar, b: Scalar) -> Value:
-    """Remainder of the truncating division."""
-    return Value(build.truncmod(unwrap(a), unwrap(b)))
-
-
-def floordiv(a: Scalar, b: Scalar) -> Value:
-    """Division rounding down."""
-    return Value(build.floordiv(unwrap(a), unwrap(b)))
-
-
-def floormod(a: Scalar, b: Scalar) -> Value:
-    """Remainder of the division rounding down."""
-    return Value(build.floormod(unwrap(a), unwrap(b)))
+floordiv = _of_two(build.floordiv, "Division rounding down.")
+floormod = _of_two(build.floormod, "Remainder of the division rounding down.")
+maximum = _of_two(build.maximum, "Larger of two.")
+minimum = _of_two(build.minimum, "Smaller of two.")
+truncdiv = _of_two(build.truncdiv, "Integer division towards zero.")
+truncmod = _of_two(build.truncmod, "Remainder of the truncating division.")
 
 
 def div(a: Scalar, b: Scalar) -> Value:
     """Division as C has it: of integers towards zero."""
     x, y = build.unify(unwrap(a), unwrap(b))
     return Value(build.div(x, y) if build.dtype_of(x).is_float else build.truncdiv(x, y))
-
-
-def minimum(a: Scalar, b: Scalar) -> Value:
-    """Smaller of two."""
-    return Value(build.minimum(unwrap(a), unwrap(b)))
-
-
-def maximum(a: Scalar, b: Scalar) -> Value:
-    """Larger of two."""
-    return Value(build.maximum(unwrap(a), unwrap(b)))
 
 
 def if_then_else(cond: Scalar, true_value: Scalar, false_value: Scalar) -> Value:
