@@ -42,6 +42,9 @@ def _decomposition(torch: Any, target: Any, trains: bool) -> Callable[..., Any] 
     backward = "backward" in name and name != "aten.unfold_backward.default"  # overlapping sums, which istft takes
     if name.startswith(_KEPT) or is_mutable(target) or (trains and (random or backward)):
         return None
+    if target.namespace == "quantized_decomposed" and target._overloadname == "default":
+        own: Callable[..., Any] | None = getattr(require("torch.ao.quantization.fx._decomposed"), target._opname, None)
+        return own  # quantised programs: torch's own function computes by element
     return target if target._can_decompose() else _table().get(target)  # a composite operator calls others itself
 
 
