@@ -49,6 +49,8 @@ def test_copies_agree_with_numpy(data):
         (lambda a: a.T, True),
         (lambda a: a.T.reshape(480, 7, 100).transpose(1, 0, 2), True),
         (lambda a: a[::-1].T, True),
+        (lambda a: a[:696].reshape(-1, 40, 3, 3).transpose(2, 3, 1, 0), True),  # weights in OIHW for HWIO
+        (lambda a: a[:640].reshape(10, 64, 160, 3).transpose(0, 3, 2, 1), True),  # and for panels of 64 columns
         (lambda a: a[:, ::2].T, False),  # nothing lies behind its neighbour
         (lambda a: np.broadcast_to(a[:1], (4, 480)), True),
     ],

@@ -1,6 +1,6 @@
 """Copies of arrays between layouts at the speed of memory: native, by all threads of the pool, into huge pages where large.
 
-What the native copy does not know (small arrays, elements that lie together along no axis or a short one, other element sizes)
+What the native copy does not know (small arrays, elements that lie together along no axes or short ones, other element sizes)
 numpy copies. Not here: the native code (``copy_ir``).
 """
 
@@ -80,7 +80,8 @@ def copy_into(made: np.ndarray, array: np.ndarray) -> None:
     """Fill an array with another one of its shape and dtype, which shares no memory with it."""
     plan = _plan(made, array)
     if plan is None:
-        made[...] = array
+        if not _by_lines(made, array):
+            made[...] = array
         return
     function, words = plan
     address = _functions(array.itemsize)[function]
@@ -88,6 +89,23 @@ def copy_into(made: np.ndarray, array: np.ndarray) -> None:
     chunk = max(1, runs // (16 * num_threads()))
     context = (ctypes.c_int64 * len(words))(*words)
     ParallelFor(ensure_pool())(address, ctypes.addressof(context), runs, chunk)
+
+
+def _by_lines(made: np.ndarray, array: np.ndarray) -> bool:
+    """Copy by way of an array whose axes but the last are in the order of the source, where they lie together though each is short
+    (weights in OIHW for HWIO: first to (I, H, W, O), then lines of O). False where that does not fit."""
+    if array.itemsize not in SIZES or array.nbytes < MIN_NATIVE or array.ndim < 3 or made.strides[-1] != array.itemsize:
+        return False
+    last = array.ndim - 1
+    order = [*sorted(range(last), key=lambda k: -abs(array.strides[k])), last]
+    if order == list(range(array.ndim)) or array.shape[last] * array.itemsize < LINE or array.dtype != made.dtype:
+        return False
+    view, between = array.transpose(order), empty(tuple([array.shape[k] for k in order]), array.dtype)
+    if _plan(between, view) is None:
+        return False
+    copy_into(between, view)
+    copy_into(made.transpose(order), between)
+    return True
 
 
 def _plan(made: np.ndarray, array: np.ndarray) -> tuple[str, list[int]] | None:
