@@ -92,10 +92,11 @@ def post_order_visit(expr: Node, fvisit: Callable[[Any], None]) -> None:
         fvisit(node)
 
 
-def _of_the_graph(find: Callable[[Node], list[Var]]) -> Callable[[Node], list[Var]]:
+def _of_the_graph(name: str, find: Callable[[Node], list[Var]]) -> Callable[[Node], list[Var]]:
     def found(expr: Node) -> list[Var]:
         return [var for var in find(expr) if not isinstance(var.ty, PrimType)]
 
+    found.__name__ = found.__qualname__ = name
     found.__doc__ = f"{find.__doc__} Symbols and other scalars are none of them."
     return found
 
@@ -105,7 +106,9 @@ def _bound(root: Node) -> list[Var]:
     return [v for v in definitions(root) if isinstance(v, Var)]
 
 
-all_vars, free_vars, bound_vars = [_of_the_graph(find) for find in (walk.used_vars, walk.free_vars, _bound)]
+all_vars = _of_the_graph("all_vars", walk.used_vars)
+free_vars = _of_the_graph("free_vars", walk.free_vars)
+bound_vars = _of_the_graph("bound_vars", _bound)
 check_well_formed, used_vars = well_formed, all_vars
 __all__ = [
     "all_global_vars", "all_vars", "bound_vars", "check_well_formed", "computable_at_compile_time", "contains_impure_call",

@@ -81,7 +81,8 @@ def short(value: Any) -> str:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", type(function).__name__).replace(".__init__", "").replace("<locals>.", "")
+    whole: str = getattr(function, "__qualname__", type(function).__name__)
+    return whole.rpartition("<locals>.")[2].replace(".__init__", "")
 
 
 def misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ArgumentError | None:
