@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 
+from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer
-from ....ir.build import add, cast, const, mul
+from ....ir.build import add, cast, const, dtype_of, mul, ramp
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
+from ....ir.scalar import BufferLoad, Cast, FloorDiv, FloorMod, Ramp
 from ....ir.stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
@@ -30,14 +31,34 @@ _HAND_ON = ("T.call_packed", "T.call_cpacked")
 
 def _flat_index(outer: Expr, extent: Expr, inner: Expr) -> Expr:
     """``outer * extent + inner``; of quotient and rest of one number that number."""
-    if type(outer) is FloorDiv and type(inner) is FloorMod:
-        if all([structural_equal(a, b) for a, b in ((outer.b, extent), (inner.b, extent), (outer.a, inner.a))]):
-            return outer.a
+    quotient, rest = [e.value if type(e) is Cast else e for e in (outer, inner)]
+    if type(quotient) is FloorDiv and type(rest) is FloorMod:
+        if all([structural_equal(a, b) for a, b in ((quotient.b, extent), (rest.b, extent), (quotient.a, rest.a))]):
+            return cast(quotient.a, dtype_of(outer))
     return index_add(index_mul(outer, extent), inner)
 
 
 def _is_flat(buffer: Buffer) -> bool:
     return len(buffer.shape) == 1 and not buffer.strides and buffer.elem_offset is None
+
+
+def _is_short(buffer: Buffer) -> bool:
+    """True if offsets of elements fit into 32 bits."""
+    shape, strides = [[n.value for n in part if type(n) is IntImm] for part in (buffer.shape, buffer.strides)]
+    if len(shape) < len(buffer.shape) or len(strides) < len(buffer.strides):
+        return False
+    steps = strides or [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    return sum([n * abs(step) for n, step in zip(shape, steps)]) < 1 << 31
+
+
+def _wide(index: Expr) -> Expr:
+    """An index in 64 bits, of lanes where it is one of lanes."""
+    dtype = dtype_of(index)
+    if dtype.bits == 64 or not dtype.is_integral:
+        return index
+    if type(index) is Ramp:
+        return ramp(_wide(index.base), _wide(index.stride), index.lanes)
+    return cast(index, DataType("int64").with_lanes(dtype.lanes))
 
 
 class _Flattener:
@@ -78,7 +99,9 @@ class _Flattener:
         return None if buffer in self.parameters else buffer.elem_offset
 
     def index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-        """Offset of an element."""
+        """Offset of an element, in 64 bits unless 32 certainly hold it."""
+        if len(indices) > 1 and not _is_short(buffer):
+            indices = tuple([_wide(index) for index in indices])
         total: Expr | None = self._offset(buffer)
         if buffer.strides:
             for position, stride in zip(indices, buffer.strides, strict=True):
