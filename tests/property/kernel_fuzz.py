@@ -28,6 +28,8 @@ class _Writer:
         self.axis = rng.choice(("threadIdx.y", "threadIdx.z", "vthread.x"))
         self.loops: list[str] = []
         self.names = 0
+        self.symbolic = rng.random() < 0.3
+        """The size is a symbol, and the last block has threads without a cell."""
         self.piped = False
         self.scope = rng.choice(("shared", "shared", "shared.dyn"))
 
@@ -43,17 +45,23 @@ class _Writer:
             found = [f"t + {k}", "t // 2"]
         return self.rng.choice(found)
 
+    def given(self, place: str) -> str:
+        """A cell of X for a place in the block."""
+        at = f"b * {self.threads} + {place}"
+        return f"X[T.min({at}, n - 1)]" if self.symbolic else f"X[{at}]"
+
     def local(self) -> str:
         return f"L[{self.rng.randrange(LOCALS)}]"
 
     def condition(self) -> str:
         """A condition, the same for all threads or not."""
-        found = ["b == 0", "t < 5", "t % 2 == 0", f"X[b * {self.threads} + t] > T.Cast('{self.dtype}', 1)"]
+        found = ["b == 0", "t < 5", "t % 2 == 0", f"{self.given('t')} > T.Cast('{self.dtype}', 1)"]
         return self.rng.choice(found[:1] * 3 + found + [f"{v} < 1" for v in self.loops])
 
     def axes(self) -> list[str]:
         """The loops over the threads of all blocks, and the number of a thread in its block."""
-        lines = [f'for b in T.thread_binding({self.blocks}, "blockIdx.x"):']
+        blocks = f"(n + {self.threads - 1}) // {self.threads}" if self.symbolic else self.blocks
+        lines = [f'for b in T.thread_binding({blocks}, "blockIdx.x"):']
         if not self.several:
             return [*lines, f'    for t in T.thread_binding({self.threads}, "threadIdx.x"):']
         outer, inner = (self.several, self.threads // self.several)
@@ -85,7 +93,7 @@ class _Writer:
             case 0 | 1:
                 return [f"{self.local()} = {self.join()}"]
             case 2:
-                return [f"{self.local()} = X[b * {n} + {self.place()}]"]
+                return [f"{self.local()} = {self.given(self.place())}"]
             case 3 | 4 | 5 if uniform or not self.careful:
                 before = self.barrier() if self.careful or rng.random() < 0.5 else []
                 between = self.barrier() if self.careful or rng.random() < 0.7 else []
@@ -132,12 +140,12 @@ class _Writer:
                 self.piped = True
                 return [
                     *self.barrier(), f"for q in T.serial(4, annotations={{{note}}}):", '    with T.block("copy"):',
-                    f"        P[t] = X[b * {n} + (t + q) % {n}]", '    with T.block("use"):',
+                    f"        P[t] = {self.given(f'(t + q) % {n}')}", '    with T.block("use"):',
                     f"        L[0] = T.max(L[0], P[{n - 1} - t])",
                 ]  # fmt: skip
             case 14:
                 wide = rng.choice((2, 4))
-                if n % wide == 0:
+                if n % wide == 0 and not self.symbolic:
                     to, at = f"b * {n} + t // {wide} * {wide}", f"b * {n} + {n - wide} - t // {wide} * {wide}"
                     return [
                         f"for v in T.vectorized({wide}):",
@@ -158,7 +166,7 @@ class _Writer:
                     else f"{self.local()} = T.max({value}, {self.local()})",
                 ]
             case 17:
-                kept = f"T.if_then_else({self.condition()}, {self.local()}, X[b * {n} + {self.place()}])"
+                kept = f"T.if_then_else({self.condition()}, {self.local()}, {self.given(self.place())})"
                 return [f"{self.local()} = {kept}"]
         return [f"{self.local()} = {self.local()}"]
 
@@ -167,7 +175,9 @@ def random_kernel(rng: random.Random) -> tuple[str, list[np.ndarray]]:
     """The text of a module, and arguments."""
     w = _Writer(rng)
     n, dtype = w.threads, w.dtype
-    total = n * w.blocks
+    total = rng.choice((0, 1, n - 1, n, n + 1, 2 * n + 5)) if w.symbolic else n * w.blocks
+    size = "n" if w.symbolic else total
+    last = [f"Y[b * {n} + t] = L[0]", f"Y[{size} + b * {n} + t] = L[1]"]
     axes = w.axes()
     steps = [line for _ in range(rng.randint(2, 7)) for line in w.step(0, True)]
     body = [
@@ -175,11 +185,19 @@ def random_kernel(rng: random.Random) -> tuple[str, list[np.ndarray]]:
         f'L = T.alloc_buffer(({LOCALS},), "{dtype}", scope="local")', f'V = T.alloc_buffer((2,), "{dtype}", scope="local")',
         f'R = T.alloc_buffer((1,), "{dtype}", scope="local")', f'W = T.alloc_buffer((4,), "{dtype}", scope="local")',
         'C = T.alloc_buffer((1,), "int32", scope="local")',
-        f"L[0] = X[b * {n} + t]", f'L[1] = T.Cast("{dtype}", t % 7)', f'L[2] = T.Cast("{dtype}", b)',
-        *steps, f"Y[b * {n} + t] = L[0]", f"Y[{total} + b * {n} + t] = L[1]",
+        f"L[0] = {w.given('t')}", f'L[1] = T.Cast("{dtype}", t % 7)', f'L[2] = T.Cast("{dtype}", b)',
+        *steps, *([f"if b * {n} + t < n:", *["    " + line for line in last]] if w.symbolic else last),
     ]  # fmt: skip
     text = "\n".join(["        " + x for x in [*axes, *[" " * (12 if w.several else 8) + x for x in body]]])
     head = f'X: T.Buffer(({total},), "{dtype}"), Y: T.Buffer(({2 * total},), "{dtype}"), Z: T.Buffer((3,), "int32")'
+    if w.symbolic:
+        head = 'x: T.handle, y: T.handle, Z: T.Buffer((3,), "int32")'
+        sizes = [
+            "n = T.int64()",
+            f'X = T.match_buffer(x, (n,), "{dtype}")',
+            f'Y = T.match_buffer(y, (2 * n,), "{dtype}")',
+        ]
+        text = "\n".join(["        " + line for line in sizes] + [text])
     data = np.random.default_rng(rng.randrange(1 << 30))
     x = random_array(data, (total,), dtype)
     return (
