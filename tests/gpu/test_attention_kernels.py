@@ -153,6 +153,23 @@ def test_biases(dtype: str, width: int, bias: str, shape: Any, arch: str, option
     Program(shapes, dtype, bias, arch, layout="BHSD", **options).check(*shapes)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "widths", "options"),
+    [
+        ("float16", ("d", "e"), {"causal_mask": "BottomRight", "empty": 0.0}),
+        ("float32", ("d", "e"), {}),
+        ("bfloat16", (320, 264), {"causal_mask": "TopLeft"}),
+        ("float64", (7, "e"), {"scale": 0.5}),
+    ],
+)
+def test_heads_of_any_width(dtype: str, widths: tuple[Any, Any], options: dict[str, Any]) -> None:
+    """Heads whose width is not known, or that are wider than registers: pieces of the width, slices of the columns."""
+    program = Program([("b", "n", 4, widths[0]), ("b", "m", 2, widths[0]), ("b", "m", 2, widths[1])], dtype, **options)
+    for width, v_width in ((70, 130), (1, 3)):
+        d, e = [size if isinstance(size, int) else own for size, own in zip(widths, (width, v_width))]
+        program.check((1, 33, 4, d), (1, 67, 2, d), (1, 67, 2, e))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_traffic(dtype: str) -> None:
     """Two blocks of keys: every access moves no more than it must, in shared memory and outside."""

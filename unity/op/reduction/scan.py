@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ from ..manipulate.manipulate import reorder
 from .scan_loops import LINES, Carried, scan_lines
 
 row = rows("reduce")
+Scan = Callable[[Sequence[Buffer], int, Carried], Stmt]
+"""(results of one shape, axis, what is carried along it) -> the statements that store them."""
 
 
 def _scan_type(call: Call) -> Type:
@@ -58,8 +60,8 @@ def _accumulator_dtype(dtype: DataType) -> DataType:
     return DataType("float64") if dtype.name == "float32" else dtype
 
 
-def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.Tensor]:
-    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+def _lowering(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor, scan: Scan = scan_lines) -> te.Tensor:
         dtype, exclusive = result_dtype(call), bool_attr(call, "exclusive")
         if attr(call, "axis") is None:
             x, axis = (reorder(call, x) if x.ndim != 1 else x), 0
@@ -80,12 +82,15 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
                 return [build.cast(values[0], acc_dtype)]
 
             together = LINES if acc_dtype.is_float else 1
-            return scan_lines(outs, axis, Carried([carried], begin, step, results, together))
+            return scan(outs, axis, Carried([carried], begin, step, results, together))
 
         result: te.Tensor = te.extern(x.shape, [cast_tensor(x, acc_dtype, "wide")], emit, short_name(call), acc_dtype)
         return cast_tensor(result, dtype, "cast")
 
     return lower
+
+
+lower_cumsum, lower_cumprod = _lowering(build.add, 0), _lowering(build.mul, 1)
 
 
 def _scan_ref(fn: Any, start: int) -> Any:
@@ -145,14 +150,15 @@ def _recurrence_type(call: Call) -> Type:
     return factor
 
 
-def _recurrence(call: Call, factor: te.Tensor, term: te.Tensor) -> te.Tensor:
+def lower_recurrence(call: Call, factor: te.Tensor, term: te.Tensor, scan: Scan = scan_lines) -> te.Tensor:
+    """The lowering of R.grad.linear_recurrence by what carries values along a line."""
     acc_dtype, axis = compute_dtype(factor.data_type), axis_attr(call, factor.ndim)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
             return [read(ins[0], i) * old[0] + read(ins[1], i)]
 
-        return scan_lines(outs, axis, Carried([acc_dtype], lambda i: [read(ins[1], i)], step, together=LINES))
+        return scan(outs, axis, Carried([acc_dtype], lambda i: [read(ins[1], i)], step, together=LINES))
 
     inputs = [cast_tensor(t, acc_dtype, "wide") for t in (factor, term)]
     return cast_tensor(te.extern(factor.shape, inputs, emit, short_name(call), acc_dtype), factor.data_type, "cast")
@@ -172,7 +178,7 @@ linear_recurrence = row(
     _recurrence_type,
     "Returns all values of y[n] = factor[n] * y[n - 1] + term[n] along an axis, with y[-1] = 0.",
     family="grad",
-    lower=_recurrence,
+    lower=lower_recurrence,
     ref=_recurrence_ref,
     grad=SECOND_DERIVATIVE,
     samples="f32[4,2,3], f32[4,2,3], axis=each(0, -1); f32[0,2], f32[0,2]; f16[3], f16[3]",
@@ -183,7 +189,7 @@ cumsum = row(
     _scan_type,
     "Returns the cumulative sum along an axis.",
     family="reduce",
-    lower=_scan(build.add, 0),
+    lower=lower_cumsum,
     ref=_scan_ref(np.cumsum, 0),
     grad=_cumsum_grad,
     samples="f32[3,4], axis=-1; f32[2,3]; f32[3,4], axis=1, exclusive=True; "
@@ -195,7 +201,7 @@ cumprod = row(
     _scan_type,
     "Returns the cumulative product along an axis.",
     family="reduce",
-    lower=_scan(build.mul, 1),
+    lower=lower_cumprod,
     ref=_scan_ref(np.cumprod, 1),
     grad=_cumprod_grad,
     samples="f32[3,4], axis=-1; f32[2,3]; f32[3,4], axis=1, exclusive=True; "

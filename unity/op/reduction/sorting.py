@@ -5,6 +5,7 @@ The programs are those of `sort_loops.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,15 +54,24 @@ def _argsort_type(call: Call) -> Type:
     return with_dtype(ty, dtype_value(call, attr(call, "dtype")) or DataType("int32"))
 
 
-def _sort(call: Call, x: te.Tensor) -> te.Tensor:
+Order = Callable[[te.Tensor, int, bool], te.Tensor]
+"""(tensor, axis, descending) -> the places of its elements in sorted order."""
+First = Callable[[te.Tensor, int, bool, int, Expr], tuple[te.Tensor, te.Tensor]]
+"""(tensor, axis, descending, most, count) -> the first elements in sorted order, ``most`` or all of a shorter line, and their
+places."""
+
+
+def lower_sort(call: Call, x: te.Tensor, order: Order = argsort_axis) -> te.Tensor:
+    """The lowering of R.sort by what finds the order."""
     axis = axis_attr(call, x.ndim)
-    return gather_axis(x, argsort_axis(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
+    return gather_axis(x, order(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
 
 
-def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
-    order = argsort_axis(x, axis_attr(call, x.ndim), bool_attr(call, "descending"))
+def lower_argsort(call: Call, x: te.Tensor, order: Order = argsort_axis) -> te.Tensor:
+    """The lowering of R.argsort by what finds the order."""
+    found = order(x, axis_attr(call, x.ndim), bool_attr(call, "descending"))
     dtype = dtype_value(call, attr(call, "dtype")) or DataType("int32")
-    return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")
+    return te.compute(x.shape, lambda *i: found[i].astype(dtype), "argsort")
 
 
 def _argsort_ref(x: np.ndarray, axis: int = -1, descending: bool = False, dtype: str = "int32") -> np.ndarray:
@@ -87,7 +97,7 @@ sort = row(
     ("x", attribute("axis", -1), attribute("descending", False)),
     _sort_type,
     "Sorts along an axis; equal elements keep their order, and NaN counts as largest.",
-    lower=_sort,
+    lower=lower_sort,
     ref=_sort_ref,
     grad=_sort_grad,
     samples="f32[3,4], axis=0, descending=each(False, True); f32[33]; "
@@ -104,7 +114,7 @@ argsort = row(
     ),
     _argsort_type,
     "Returns the indices that sort along an axis; equal elements keep their order, and NaN counts as largest.",
-    lower=_argsort,
+    lower=lower_argsort,
     ref=_argsort_ref,
     samples="f32[3,4], axis=0, descending=each(False, True); "
     "i32[2,65](0,9), dtype='int64', descending=each(False, True); f32[0,3], axis=0; u8[8]; "
@@ -142,18 +152,25 @@ def _topk_type(call: Call) -> Type:
     return chosen[attr(call, "ret_type")]
 
 
-def _topk(call: Call, x: te.Tensor) -> Any:
+def first_axis(x: te.Tensor, axis: int, descending: bool, most: int, count: Expr) -> tuple[te.Tensor, te.Tensor]:
+    """By insertion where they are few, else by selection; by counting where the line is short."""
+    length = x.shape[axis]
+    counted = type(length) is IntImm and length.value <= min(RUN, 2 * most)
+    if most <= MOST_INSERTED and not counted:
+        return topk_axis(x, axis, descending, count)
+    order = argsort_axis(x, axis, descending) if counted else first_sorted(x, axis, descending, count)
+    return gather_axis(x, order, axis, put_at(x.shape, axis, count), "topk"), order
+
+
+def lower_topk(call: Call, x: te.Tensor, first: First = first_axis) -> Any:
+    """The lowering of R.topk by what finds the first elements."""
     axis, count = axis_attr(call, x.ndim), int_attr(call, "k")
-    largest = bool_attr(call, "largest")
     shape = put_at(x.shape, axis, _topk_size(count, x.shape[axis]))
     kind = dtype_value(call, attr(call, "dtype")) or DataType("int32")
-    length = x.shape[axis]
-    most = type(length) is IntImm and length.value <= min(RUN, 2 * count)  # of a line that counting sorts at once
-    if 0 < count <= MOST_INSERTED and not most:
-        values, order = topk_axis(x, axis, largest, shape[axis])
+    if count:
+        values, order = first(x, axis, bool_attr(call, "largest"), count, shape[axis])
     else:
-        order = first_sorted(x, axis, largest, shape[axis]) if count and not most else argsort_axis(x, axis, largest)
-        values = gather_axis(x, order, axis, shape, "topk")
+        values = order = te.compute(shape, lambda *i: x[i], "topk")
     indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
     return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type")]
 
@@ -187,7 +204,7 @@ topk = row(
     ),
     _topk_type,
     "Returns the k largest or smallest elements along an axis in order, and their indices; NaN counts as largest.",
-    lower=_topk,
+    lower=lower_topk,
     ref=_topk_ref,
     grad=_topk_grad,
     samples="f32[3,5], k=2, axis=1, largest=each(True, False); "

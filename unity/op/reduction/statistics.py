@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,8 @@ def _median_type(call: Call) -> Type:
     return TupleType((values, reduced_type(call, ty, INT64, axes)))
 
 
-def _median(call: Call, x: te.Tensor) -> Any:
+def lower_median(call: Call, x: te.Tensor, index: Callable[[te.Tensor], te.Tensor] = median_index) -> Any:
+    """The lowering of R.median by what finds the place of the median in each line."""
     axes, shape = reduce_axes(call, x)
     keep = bool_attr(call, "keepdims")
     rest = [a for a in range(x.ndim) if a not in axes]
@@ -139,7 +141,7 @@ def _median(call: Call, x: te.Tensor) -> Any:
         return x[[index[a] for a in range(x.ndim)]]
 
     lines = te.compute([*[x.shape[a] for a in rest], size], lined, "lines")
-    positions = median_index(lines)
+    positions = index(lines)
 
     def position(*i: te.Value) -> te.Value:
         return positions[[v for a, v in enumerate(i) if a not in axes] if keep else i]
@@ -186,7 +188,7 @@ median = row(
     _AXES,
     _median_type,
     "Returns the median over the axes, the lower of two middle values, and with one axis its int64 index; NaN if any is NaN.",
-    lower=_median,
+    lower=lower_median,
     ref=_median_ref,
     grad=_median_grad,
     samples="f32[3,4,5], axis=each(None, 0, [-1], [0,2]), keepdims=each(False, True); i32[2,6], axis=0; "

@@ -10,8 +10,9 @@ If there are few rows, several blocks split the keys, and a second kernel combin
 
 On Hopper one thread copies for warpgroups that multiply (`attention_ring_kernel.py`), if bulk copies take the tensors.
 
-Not here: the other kernel (`attention_kernel.py`), its products (`attention_products.py`); programs with other sizes stay those
-for processors.
+Heads that are too wide for registers, or of a width that is not known, go by pieces (`attention_pieces.py`).
+
+Not here: the other kernel (`attention_kernel.py`), its products (`attention_products.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ...op.nn.attention import lower_attention
 from ...op.nn.attention_blocks import Attention
 from ...transform.infra.backend import GpuMachine, machine_in_use
 from .attention_kernel import ASYNC_CAPABILITY, VECTOR_BYTES, Kernel, rounded
+from .attention_pieces import V_WIDTH, WIDTH, PiecesKernel
 from .attention_products import Products, RegisterTiles, TensorCores
 from .attention_ring import LINE, Ring, fits
 from .attention_ring_kernel import RingKernel
@@ -45,7 +47,13 @@ def _program(gpu: GpuMachine, spec: Attention) -> Stmt:
         return spec.emit()
     if isinstance(products, Ring):
         return RingKernel(spec, products, gpu).statement()
-    return Kernel(spec, products, gpu).statement()
+    return (PiecesKernel if _in_pieces(spec) else Kernel)(spec, products, gpu).statement()
+
+
+def _in_pieces(spec: Attention) -> bool:
+    """True if the width of a head is not known, or larger than what registers hold."""
+    widths = [int_value(tensor.size("D")) for tensor in (spec.query, spec.value)]
+    return any([width is None or width > WIDEST for width in widths])
 
 
 _RINGS = {64: ((128, 12, 2), (128, 8, 4)), 128: ((128, 8, 2),)}
@@ -69,10 +77,12 @@ _REGISTER_TILES = ((4, 32, 8), (2, 32, 8), (1, 32, 8), (1, 16, 4))
 
 def _products(spec: Attention, gpu: GpuMachine) -> Products | None:
     """The implementation of the two products: the largest tiles that fit into shared memory and occupy all multiprocessors. None if
-    heads are too wide, or their width is symbolic."""
+    heads have no elements, or they do not fit."""
     width, v_width = int_value(spec.query.size("D")), int_value(spec.value.size("D"))
-    if width is None or v_width is None or max(width, v_width) > WIDEST or min(width, v_width) == 0:
+    if 0 in (width, v_width):
         return None
+    if width is None or v_width is None or _in_pieces(spec):
+        width, v_width = WIDTH, V_WIDTH
     heads, shared, length = [int_value(e) for e in (spec.query.size("H"), spec.key.size("H"), spec.query.size("S"))]
     rows = length * (heads // shared) if length is not None and heads and shared else 1 << 20
     outer = (int_value(spec.query.size("B")) or 1) * (shared or 1)
@@ -83,7 +93,7 @@ def _products(spec: Attention, gpu: GpuMachine) -> Products | None:
         most = 2 if spec.bias is None else 1
         sizes = next(sizes for limit, sizes in _CORE_TILES.items() if max(wide) <= limit)
         found = [TensorCores(*size, dtype.name, *wide) for size in sizes if size[0] <= most]
-        if gpu.warpgroups and fits(spec):
+        if gpu.warpgroups and fits(spec) and not _in_pieces(spec):
             lines = (rounded(width, LINE), rounded(v_width, LINE))
             rings = [Ring(1, keys, warps, dtype.name, *lines, stages) for keys, warps, stages in _RINGS[max(lines)]]
             is_long = rows == length and min(rows, int_value(spec.key.size("S")) or 0) >= _LONG

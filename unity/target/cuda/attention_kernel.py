@@ -6,26 +6,20 @@ Not here: the products (`attention_products.py`), their sizes (`attention.py`).
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from textwrap import indent
-from typing import Any
 
 from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.build import int_value
-from ...ir.expr import Call, FloatImm, IntImm, Var
-from ...ir.function import PrimFunc
-from ...ir.node import replace
+from ...ir.expr import Call, FloatImm, IntImm
 from ...ir.scalar import Div
-from ...ir.stmt import AllocBuffer, BlockRealize, Stmt, seq
+from ...ir.stmt import Stmt
 from ...ir.types import Expr
-from ...ir.walk import fresh_copy
 from ...op.common.type_rules import is_one
 from ...op.nn.attention_blocks import Attention
-from ...script import parse
 from ...transform.infra.backend import GpuMachine
-from ...transform.tir.expressions.simplify import simplify
 from .attention_products import PAD_BYTES, WARP, Products
+from .program_text import statements
 
 ASYNC_CAPABILITY = 80
 """The first compute capability with asynchronous copies and with the matrix instructions used here."""
@@ -54,14 +48,6 @@ def _number(expr: Expr) -> float | None:
         width = _number(expr.args[0])
         return None if width is None else math.sqrt(width)
     return float(expr.value) if isinstance(expr, (FloatImm, IntImm)) else None
-
-
-@lru_cache(maxsize=8)
-def _read(text: str) -> PrimFunc:
-    """The program of a text, which names the sizes: other sizes have the same."""
-    func = parse(text)
-    assert isinstance(func, PrimFunc)
-    return func
 
 
 def _lanes(width: int, most: int) -> int:
@@ -95,7 +81,8 @@ class Kernel:
         self.scale = _number(spec.scale)
         self.folds_scale = spec.bias is None and self.scale is not None and self.scale > 0
         """Scores are scaled in the exponent; a positive scale keeps their maximum."""
-        self.splits = self.kv_splits(gpu)
+        self.splits, self.slices = self.kv_splits(gpu), ""
+        """Numbers of blocks that share the work of a tile of rows, as script: of its keys, and of the columns of its results."""
 
     def kv_splits(self, gpu: GpuMachine) -> str:
         """The number of blocks that split the keys of a row, as script. More than one if there are few rows, to occupy all
@@ -120,21 +107,7 @@ class Kernel:
             "shift": build.const(0, "int64") if spec.shift is None else spec.shift,
             "empty": build.const(spec.empty or 0.0, spec.wide),
         }
-        func = _read(self.text())
-        mapping: dict[Any, Any] = {}
-        for param in func.params:
-            buffer = func.buffer_map.get(param)
-            if buffer is None:
-                mapping[param] = scalars[param.name]
-                continue
-            real = self.buffers[buffer.name]
-            mapping |= {buffer: real, buffer.data: real.data}
-            mapping |= {own: size for own, size in zip(buffer.shape, real.shape) if isinstance(own, Var)}
-        body = func.body
-        if type(body) is BlockRealize:
-            body = seq(*[AllocBuffer(buffer) for buffer in body.block.alloc_buffers], body.block.body)
-        simplified: PrimFunc = simplify.on(replace(func, body=fresh_copy(body, mapping), params=(), buffer_map={}))
-        return simplified.body
+        return statements(self.text(), self.buffers, scalars)
 
     # ---- text
 
@@ -186,14 +159,15 @@ class Kernel:
         """The kernel, and the one that combines results if blocks split the keys."""
         mm, wide = self.mm, self.spec.wide
         count = f"((length * group + {mm.rows - 1}) // {mm.rows})"
-        number = f"{count} - 1 - block % {count}" if self.is_causal else f"block % {count}"  # the most keys first
+        tile = f"(block // {self.slices})" if self.slices else "block"
+        number = f"{count} - 1 - {tile} % {count}" if self.is_causal else f"{tile} % {count}"  # the most keys first
         kernel = f"""
-for block in T.thread_binding(batches * shared * {self.splits or count}, thread="blockIdx.x"):
+for block in T.thread_binding(batches * shared * {self.splits or count} * {self.slices or 1}, thread="blockIdx.x"):
     for ty in T.thread_binding({mm.warps}, thread="threadIdx.y"):
         for tx in T.thread_binding({WARP}, thread="threadIdx.x"):
             start: T.int64 = {f"({number}) * {mm.rows}" if not self.splits else "0"}
-            batch: T.int64 = block // {self.splits or count} // shared
-            head: T.int64 = block // {self.splits or count} % shared
+            batch: T.int64 = {tile} // {self.splits or count} // shared
+            head: T.int64 = {tile} // {self.splits or count} % shared
             rows: T.int64 = length * group
             scale: T.{wide} = factor
 {indent(self.body(), " " * 12)}
@@ -250,8 +224,8 @@ for block in T.thread_binding(batches * shared * (length * group), thread="block
             value = f"T.Select({total} == T.{wide}(0), empty, {value})"
         return value if out == wide else f'T.Cast("{out}", {value})'
 
-    def body(self) -> str:
-        """The work of a thread."""
+    def begin(self) -> str:
+        """Memory of a thread and its block, and the keys that the block sees: all its rows see the first ``unmasked`` blocks."""
         mm = self.mm
         seen, unmasked = "keys", "keys"
         if self.is_causal:
@@ -265,6 +239,13 @@ for block in T.thread_binding(batches * shared * (length * group), thread="block
 {mm.buffers()}
 seen: T.int64 = {seen}
 unmasked: T.int64 = {unmasked} // {mm.keys}
+"""
+
+    def body(self) -> str:
+        """The work of a thread."""
+        mm = self.mm
+        return f"""
+{self.begin()}
 {self.fill("Q", "query", "start", "rows")}
 {self.kv_range()}
 {self.fill("K", "key", f"begin * {mm.keys}" if self.splits else "0", "seen")}
@@ -320,13 +301,24 @@ for i in T.unroll({mm.thread_rows * mm.thread_keys}):
 {self.wait()}
 T.tvm_storage_sync("shared")
 {self.fill("K", "key", f"j * {mm.keys} + {mm.keys}", "seen")}
-{self.bias_scores()}
-if j >= unmasked:
-{indent(self.mask_scores(f'T.Cast("int32", (j - unmasked) * {mm.keys})'), "    ")}
-{self.softmax()}
-{self.rescale()}
+{self.masked_softmax()}
 {mm.values()}
 """
+
+    def masked_softmax(self) -> str:
+        """The scores of a block of keys become weights."""
+        return f"""
+{self.bias_scores()}
+if j >= unmasked:
+{indent(self.mask_scores(f'T.Cast("int32", (j - unmasked) * {self.mm.keys})'), "    ")}
+{self.softmax()}
+{self.rescale()}
+"""
+
+    def columns(self, to: str) -> tuple[int, int, str]:
+        """For the tile of a name: the width of a row in memory, 0 where it is not known, that in the tile, and the first column."""
+        mm = self.mm
+        return (self.v_width, mm.v_width, "") if to == "V" else (self.width, mm.width, "")
 
     def mask_scores(self, before: str) -> str:
         """Hide the scores of keys that a row does not see; ``before``: the keys between the edge and this block."""
@@ -347,8 +339,8 @@ for r in T.unroll({mm.thread_rows}):
     def fill(self, to: str, name: str, first: str, limit: str) -> str:
         """Copy a block of rows to shared memory, with zeros past the last row and past the width of a row."""
         mm, source = self.mm, self.buffers[name].dtype
-        width, padded = (self.v_width, mm.v_width) if to == "V" else (self.width, mm.width)
-        lanes = _lanes(width, VECTOR_BYTES // max(source.itemsize, DataType(mm.dtype).itemsize))
+        width, padded, first_column = self.columns(to)
+        lanes = _lanes(width or 1, VECTOR_BYTES // max(source.itemsize, DataType(mm.dtype).itemsize))
         each = padded // lanes
         height = mm.rows if to == "Q" else mm.keys
         count = height * each
@@ -356,8 +348,8 @@ for r in T.unroll({mm.thread_rows}):
         row, column = f"{chunk} // {each}", f"{chunk} % {each} * {lanes}"
         inside = f'T.Cast("int32", {row}) < there'
         if padded != width:
-            inside = f"{inside} and {column} < {width}"
-        value = self.element(name, f"{first} + {row}", f"{column} + x")
+            inside = f"{inside} and {first_column}{column} < {width or self.size(name, 'D')}"
+        value = self.element(name, f"{first} + {row}", f"{first_column}{column} + x")
         if source.name != mm.dtype:
             value = f'T.Cast("{mm.dtype}", {value})'
         copy = f"""
@@ -474,10 +466,12 @@ if {mm.first_key} == 0:
         """Store the rows through shared memory, so that accesses are contiguous. Results are divided one by one: as vectors, they
         would lie in pairs of registers through the whole loop on devices with packed arithmetic (sm_100)."""
         mm, out = self.mm, self.buffers["out"].dtype
-        lanes = _lanes(self.v_width, VECTOR_BYTES // out.itemsize)
+        known, of_tile, first_column = self.columns("V")
+        lanes = _lanes(known or 1, VECTOR_BYTES // out.itemsize)
         width = mm.v_width + PAD_BYTES // out.itemsize
-        chunk, each = f"(s * {self.threads} + ty * {WARP} + tx)", self.v_width // lanes
-        row, column = f"{chunk} // {each}", f"{chunk} % {each} * {lanes} + x"
+        chunk, each = f"(s * {self.threads} + ty * {WARP} + tx)", (of_tile if first_column else known) // lanes
+        row, column = f"{chunk} // {each}", f"{chunk} % {each} * {lanes}"
+        inside = f" and {first_column}{column} < {known or 'v_width'}" if first_column else ""
         result = self.normalized(f"acc[{mm.result('r', 'g', 'x')}]", "total[r]")
         kv_steps = -(-mm.rows * each // self.threads)
         loop = f"T.unroll({kv_steps})"
@@ -494,7 +488,7 @@ for r in T.unroll({mm.thread_rows}):
             lines[{mm.row("r")}, {mm.column("g", "x")}] = neighbours[x]
 T.tvm_storage_sync("shared")
 for s in {loop}:
-    if {row} < T.min({mm.rows}, rows - start):
+    if {row} < T.min({mm.rows}, rows - start){inside}:
         for x in T.vectorized({lanes}):
-            {self.element("out", f"start + {row}", column)} = lines[{row}, {column}]
+            {self.element("out", f"start + {row}", f"{first_column}{column} + x")} = lines[{row}, {column} + x]
 """

@@ -13,7 +13,7 @@ from functools import reduce
 from ...arith import Analyzer
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.build import broadcast, conjuncts, const, dtype_of, logical_and, lt, ramp
+from ...ir.build import broadcast, conjuncts, const, dtype_of, is_int, logical_and, lt, ramp
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace
 from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub, is_binary
@@ -136,6 +136,8 @@ def _linear(
     for position in indices[:-1]:
         if dtype_of(position).lanes != 1:
             raise CodegenError("E524", f"only the last index of {buffer.name} may be a vector", span)
+    if all([is_int(extent, 1) for extent in buffer.shape]) and not buffer.strides and buffer.elem_offset is None:
+        return ("0", 0), 1, None  # the only element, whatever the indices say
     strides = strides_of(w, buffer)
     total = "0"
     narrow = w.spaces.get(buffer.data, ("ptr", ""))[0] in WIDE  # addresses of other spaces have 32 bits themselves

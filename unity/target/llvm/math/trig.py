@@ -45,7 +45,8 @@ def reduction_definition() -> dict[str, str]:
     """The scalar function ``{double high, double low, i64 quadrant} unity.reduce_half_pi(double x)`` and its table.
 
     For finite |x| >= 2^17: x = M * 2^E with a 53-bit M. Digits of 2/pi before the place E - 1 give multiples of 4 and are skipped;
-    the next 192 times M, taken modulo 2^192, hold the quadrant in the top two bits and the fraction below.
+    the next 192 times M, taken modulo 2^192, hold the quadrant in the top two bits and the fraction below. 192 bits are shifted
+    by words: LLVM would shift them in memory.
     """
     table = f"{REDUCTION}.table"
     words = ", ".join(f"i64 {word - 2**64 if word >= 2**63 else word}" for word in two_over_pi_words())
@@ -77,21 +78,19 @@ reduce:
   %w1 = load i64, ptr %p1
   %w2 = load i64, ptr %p2
   %w3 = load i64, ptr %p3
-  %z0 = zext i64 %w0 to i256
-  %z1 = zext i64 %w1 to i256
-  %z2 = zext i64 %w2 to i256
-  %z3 = zext i64 %w3 to i256
-  %s0 = shl i256 %z0, 192
-  %s1 = shl i256 %z1, 128
-  %s2 = shl i256 %z2, 64
+  %a0 = call i64 @llvm.fshl.i64(i64 %w0, i64 %w1, i64 %bit)
+  %a1 = call i64 @llvm.fshl.i64(i64 %w1, i64 %w2, i64 %bit)
+  %a2 = call i64 @llvm.fshl.i64(i64 %w2, i64 %w3, i64 %bit)
+  %d0 = lshr i64 %a0, %missing
+  %d1 = call i64 @llvm.fshr.i64(i64 %a0, i64 %a1, i64 %missing)
+  %d2 = call i64 @llvm.fshr.i64(i64 %a1, i64 %a2, i64 %missing)
+  %z0 = zext i64 %d0 to i256
+  %z1 = zext i64 %d1 to i256
+  %z2 = zext i64 %d2 to i256
+  %s0 = shl i256 %z0, 128
+  %s1 = shl i256 %z1, 64
   %o0 = or i256 %s0, %s1
-  %o1 = or i256 %s2, %z3
-  %window = or i256 %o0, %o1
-  %bit_wide = zext i64 %bit to i256
-  %aligned = shl i256 %window, %bit_wide
-  %missing_wide = zext i64 %missing to i256
-  %placed = lshr i256 %aligned, %missing_wide
-  %digits = lshr i256 %placed, 64
+  %digits = or i256 %o0, %z2
   %mantissa_wide = zext i64 %mantissa to i256
   %product = mul i256 %digits, %mantissa_wide
   %top = shl i256 %product, 64
@@ -106,11 +105,27 @@ reduce:
   %size = select i1 %rest_negative, i256 %rest_minus, i256 %rest
   %zeros_wide = call i256 @llvm.ctlz.i256(i256 %size, i1 false)
   %zeros = trunc i256 %zeros_wide to i64
-  %normal = shl i256 %size, %zeros_wide
-  %high_wide = lshr i256 %normal, 203
-  %high_int = trunc i256 %high_wide to i64
-  %low_wide = lshr i256 %normal, 150
-  %low_all = trunc i256 %low_wide to i64
+  %first = and i64 %zeros, 63
+  %q0 = lshr i256 %size, 192
+  %r0 = trunc i256 %q0 to i64
+  %q1 = lshr i256 %size, 128
+  %r1 = trunc i256 %q1 to i64
+  %q2 = lshr i256 %size, 64
+  %r2 = trunc i256 %q2 to i64
+  %q3 = lshr i256 %size, 0
+  %r3 = trunc i256 %q3 to i64
+  %one = icmp uge i64 %zeros, 64
+  %two = icmp uge i64 %zeros, 128
+  %m0 = select i1 %one, i64 %r1, i64 %r0
+  %m1 = select i1 %one, i64 %r2, i64 %r1
+  %m2 = select i1 %one, i64 %r3, i64 %r2
+  %k0 = select i1 %two, i64 %r2, i64 %m0
+  %k1 = select i1 %two, i64 %r3, i64 %m1
+  %k2 = select i1 %two, i64 0, i64 %m2
+  %n0 = call i64 @llvm.fshl.i64(i64 %k0, i64 %k1, i64 %first)
+  %n1 = call i64 @llvm.fshl.i64(i64 %k1, i64 %k2, i64 %first)
+  %high_int = lshr i64 %n0, 11
+  %low_all = call i64 @llvm.fshl.i64(i64 %n0, i64 %n1, i64 42)
   %low_int = and i64 %low_all, 9007199254740991
   %high_float = uitofp i64 %high_int to double
   %low_float = uitofp i64 %low_int to double
@@ -140,6 +155,7 @@ reduce:
 """
     return {
         table: f"@{table} = internal constant [{TABLE_WORDS} x i64] [{words}]\n",
+        **{f"llvm.{name}.i64": f"declare i64 @llvm.{name}.i64(i64, i64, i64)\n" for name in ("fshl", "fshr")},
         "llvm.ctlz.i256": "declare i256 @llvm.ctlz.i256(i256, i1 immarg)\n",
         "llvm.fma.f64": "declare double @llvm.fma.f64(double, double, double)\n",
         REDUCTION: text,

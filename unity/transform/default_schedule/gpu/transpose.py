@@ -14,7 +14,7 @@ from ....ir.buffer import make_buffer
 from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
-from ....ir.scalar import BufferLoad
+from ....ir.scalar import BufferLoad, Max, Min
 from ....ir.stmt import AllocBuffer, BufferStore, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, rewrite, substitute, used_vars
@@ -60,8 +60,8 @@ def _transpose(stage: Stage) -> Transpose | None:
     axes = [
         v
         for v, e in zip(variables(stage), stage.extents)
-        if v is not None and (type(e) is not IntImm or e.value >= LEAST)
-    ]
+        if v is not None and (e.value >= LEAST if type(e) is IntImm else not collect(e, (Min, Max)))
+    ]  # blocks of an extent that is the least of two are not proved to read a tile each
     write = next((v for v in axes if stride_class(store, v) == 1), None)
     if write is None or store.buffer.dtype.itemsize > 8:
         return None

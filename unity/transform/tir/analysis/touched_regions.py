@@ -318,13 +318,16 @@ class MoveAccesses(Rewriter):
         return self.analyzer.simplify(sub(index, low))
 
 
-def touched_range(cells: IntSet, extent: Expr, analyzer: Analyzer) -> tuple[Expr, Expr]:
+def touched_range(cells: IntSet, extent: Expr, analyzer: Analyzer, moving: bool = False) -> tuple[Expr, Expr]:
     """(first cell, number of cells) that an axis needs where ``cells`` are touched: all of it unless their number is known and
-    smaller."""
+    smaller; with ``moving`` also where the first cell varies, and they are not many more."""
     ty = prim_type(dtype_of(extent))
     if cells.low is not None and cells.high is not None:
         count = analyzer.const_int_bound(sub(cells.high, cells.low)).high
         size = max(0, count) + 1 if isinstance(count, int) else None  # accesses in loops that never run have no cells
-        if size is not None and not (type(extent) is IntImm and size >= extent.value):
+        most = None
+        if type(extent) is IntImm:
+            most = 2 * extent.value if moving and type(cells.low) is not IntImm else extent.value - 1
+        if size is not None and (most is None or size <= most):
             return cells.low, int_imm(size, ty)
     return int_imm(0, ty), extent

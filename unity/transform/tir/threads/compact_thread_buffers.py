@@ -19,7 +19,7 @@ from ....arith.intset import union
 from ....ir.analysis.threads import as_loop, is_thread_axis
 from ....ir.analysis.use import size_symbols
 from ....ir.buffer import Buffer, Range
-from ....ir.build import dtype_of, int_imm
+from ....ir.build import dtype_of, int_imm, is_int
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.intrinsic import INTRINSICS
@@ -77,7 +77,9 @@ class _Compact:
         corner: list[Expr] = []
         shape: list[Expr] = []
         for axis, extent in enumerate(buffer.shape):
-            low, size = touched_range(union([b[axis] for b in boxes], self.analyzer), extent, self.analyzer)
+            cells = union([b[axis] for b in boxes], self.analyzer)
+            # registers have constant indices: those of a thread are relative to its first cell
+            low, size = touched_range(cells, extent, self.analyzer, buffer.scope == "local")
             used = free_vars(low)
             seen = [v for v in used if v in inner]
             unknown = any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses])
@@ -96,7 +98,7 @@ class _Compact:
                 size = extent  # what a kernel leaves free on purpose keeps the rows of shared memory in different banks
             corner.append(low)
             shape.append(size)
-        if all([a is b for a, b in zip(shape, buffer.shape)]):
+        if all([a is b for a, b in zip(shape, buffer.shape)]) and all([is_int(low, 0) for low in corner]):
             return None
         return replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty)), corner
 
