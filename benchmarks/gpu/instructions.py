@@ -71,7 +71,7 @@ def matrix_kernels(arch: str, step: int) -> Iterator[Kernel]:
 def results_of(kernel: Kernel, device: Device, arch: str) -> dict[str, list[np.ndarray]]:
     """The results of each chunk on a device, as bytes are."""
     written = write_programs({"kernel": kernel.func}, unity.Target(f"cuda -arch={arch}"))
-    text = ptx_of(written.device.text, written.arch)
+    text = ptx_of(written.device, written.arch)
     found: dict[str, list[np.ndarray]] = {kind: [] for kind in kernel.results}
     with device():
         arrays = Arrays()

@@ -114,7 +114,7 @@ def launches(func: PrimFunc, arch: str) -> tuple[str, dict[str, Any]]:
                 raise CodegenError("E526", "a kernel takes more than the program's buffers")
         else:
             raise CodegenError("E526", f"{type(stmt).__name__} between launches")
-    return ptx_of(written.device.text, written.arch), {"scratch": scratch, "steps": steps}
+    return ptx_of(written.device, written.arch), {"scratch": scratch, "steps": steps}
 
 
 def _map(copy: TensorCopy) -> dict[str, Any]:

@@ -59,6 +59,6 @@ if __name__ == "__main__":
         for dtype, statements in taken.items():
             print(f"{dtype}: {statements}", file=sys.stderr, flush=True)
             made = written(dtype, statements, arch)
-            assert made is not None and ".entry" in ptx_of(made.device.text, made.arch)
+            assert made is not None and ".entry" in ptx_of(made.device, made.arch)
         if taken:
             print(name)

@@ -21,7 +21,7 @@ ARCHS = ("sm_75", "sm_80", "sm_90a")
 def ptx(func: PrimFunc, arch: str) -> str:
     """PTX of one kernel."""
     written = write_programs({"kernel": func}, unity.Target(f"cuda -arch={arch}"))
-    text = ptx_of(written.device.text, written.arch)
+    text = ptx_of(written.device, written.arch)
     assert ".entry unity_kernel" in text
     return text
 

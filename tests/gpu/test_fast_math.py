@@ -22,7 +22,7 @@ TOLERANCES = {"tanh": (2.0**-11 + 2.0**-23, 0), "log": (1e-6, 3e-7), "log2": (1e
 
 def ptx(line: str, target: str) -> str:
     written = write_programs({"kernel": device_function(line, X="float32", Y="float32")}, unity.Target(target))
-    return ptx_of(written.device.text, written.arch)
+    return ptx_of(written.device, written.arch)
 
 
 def test_only_where_it_is_asked_for() -> None:

@@ -208,7 +208,7 @@ def test_every_form_of_product() -> None:
 def test_forms_that_differ_in_a_word_are_assembled() -> None:
     func = device_function(products(LIKE_THEM), 128, X="float32", Y="float32")
     written = write_programs({"kernel": func}, unity.Target("cuda -arch=sm_90a"))
-    (resources,) = assemble(ptx_of(written.device.text, written.arch), "sm_90a").kernels.values()
+    (resources,) = assemble(ptx_of(written.device, written.arch), "sm_90a").kernels.values()
     assert resources.spill_bytes == 0
 
 
@@ -222,7 +222,7 @@ Y[tx] = D[0]
 """
     written = write_programs({"kernel": device_function(body, 128, Y="float32")}, unity.Target("cuda -arch=sm_90a"))
     assert written.device.text.count("{ float, float, float") == 1
-    assert "wgmma.mma_async" in ptx_of(written.device.text, written.arch)
+    assert "wgmma.mma_async" in ptx_of(written.device, written.arch)
 
 
 COPIES = """

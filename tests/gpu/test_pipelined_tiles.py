@@ -118,6 +118,6 @@ def test_two_blocks_share_a_processor(arch: str) -> None:
     target = unity.Target(f"cuda -arch={arch}")
     func, _ = scheduled(product(4096, 4096, 4096), machine_of(target).gpu)
     written = write_programs(GPU_PIPELINE(unity.IRModule({"main": func})).prim_funcs(), target)
-    text = ptx_of(written.device.text, written.arch)
+    text = ptx_of(written.device, written.arch)
     assert ".minnctapersm 2" in text and "st.global.v4" in text
     assert len(re.findall(r"\bbar(?:rier)?\.sync", text)) == 2  # before the first turn, and in each

@@ -44,12 +44,11 @@ class CudaText:
 
 
 def ptx_options(arch: Arch, grouped: bool = False) -> CompileOptions:
-    """LLVM's options for kernels; ``grouped``: with products of warpgroups. Loops over registers are written out already, and the
-    assembler shares, moves and unrolls by itself. But it waits for each product of a warpgroup where anything copies their sums,
-    and copies are what LLVM's code generator removes."""
-    pipeline, level = ("O3", 2) if grouped else ("light", 0)
+    """LLVM's options for kernels, which are written so that little is left to LLVM: loops over registers are written out, and the
+    assembler shares, moves and unrolls by itself. ``grouped``: for products of warpgroups. The assembler waits for each of them
+    where their sums are copied, and LLVM's code generator leaves copies between the blocks of a loop where it is to be quick."""
     return CompileOptions(
-        pipeline, level, cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
+        "light", int(grouped), cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
     )
 
 
@@ -79,10 +78,10 @@ def _sizes(programs: Mapping[str, PrimFunc], kernels: Mapping[str, PrimFunc]) ->
     return found - other
 
 
-def ptx_of(text: str, arch: Arch) -> str:
-    """PTX of kernels in LLVM IR. Raises InternalError E905 where LLVM refuses them."""
+def ptx_of(device: DeviceModule, arch: Arch) -> str:
+    """PTX of kernels. Raises InternalError E905 where LLVM refuses them."""
     try:
-        return compile_ir(text, ptx_options(arch, "wgmma.mma_async" in text)).decode()
+        return compile_ir(device.text, ptx_options(arch, device.grouped)).decode()
     except FFIError as error:
         raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
 
@@ -94,7 +93,7 @@ def compile_programs(written: CudaText) -> KernelCode:
         Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / "kernels.device.ll").write_text(written.device.text)
         (Path(folder) / "kernels.host.ll").write_text(written.host)
-    ptx = ptx_of(written.device.text, written.arch) if written.device.symbols else ""
+    ptx = ptx_of(written.device, written.arch) if written.device.symbols else ""
     if folder:
         (Path(folder) / "kernels.ptx").write_text(ptx)
     try:
@@ -103,7 +102,7 @@ def compile_programs(written: CudaText) -> KernelCode:
         raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
     images = [Image("ptx", written.arch.name, ptx.encode())] if ptx else []
     for arch in written.assembled if ptx else ():
-        images.append(Image("cubin", arch.name, assemble(ptx_of(written.device.text, arch), arch.name).cubin))
+        images.append(Image("cubin", arch.name, assemble(ptx_of(written.device, arch), arch.name).cubin))
     code = CudaCode(tuple(written.device.symbols.values()), tuple(written.device.messages), tuple(images), host)
     return KernelCode(code.pack(), written.signatures, written.symbols)
 

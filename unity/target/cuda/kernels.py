@@ -30,7 +30,7 @@ from ..signature import written_pointers
 from .arch import Arch
 from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TensorMap, tensor_maps
 from .registers import AXES, GLOBAL
-from .warpgroup import sets_registers
+from .warpgroup import multiplies_in_groups, sets_registers
 
 VECTOR_ALIGN = CUDA_MEMORY.alignment
 """Alignment in bytes that a vector access may need of a pointer."""
@@ -41,7 +41,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 class DeviceModule:
     """Kernels as LLVM IR: the text, symbols by function name, messages of checks (numbered from 1), and by function name the
     positions of pointers that must be aligned to ``VECTOR_ALIGN``, the parameters that a kernel writes through, and the tensor maps
-    that a launch makes and gives it behind its parameters."""
+    that a launch makes and gives it behind its parameters. ``grouped``: warpgroups multiply in one of them."""
 
     text: str
     symbols: dict[str, str]
@@ -49,6 +49,7 @@ class DeviceModule:
     aligned: dict[str, set[int]]
     written: dict[str, set[Var]]
     maps: dict[str, list[TensorMap]]
+    grouped: bool
 
 
 def device_symbol(name: str, suffix: str) -> str:
@@ -90,7 +91,8 @@ def write_kernels(
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
     )
-    return DeviceModule(text, symbols, messages, aligned, written, maps)
+    grouped = any([multiplies_in_groups(func) for func in functions.values()])
+    return DeviceModule(text, symbols, messages, aligned, written, maps, grouped)
 
 
 def _positive_sizes(func: PrimFunc, sizes: Container[Var]) -> list[Var]:

@@ -100,7 +100,7 @@ def fixed(arch: str, text: str) -> Rule:
 
 def shared_address(w: FunctionWriter, base: Expr, offset: Expr = ZERO, dtype: DataType = I32) -> tuple[str, str]:
     """The (type, operand) of the address in shared memory of an element at an offset from a pointer."""
-    return "i32", w.emit(f"ptrtoint ptr addrspace(3) {element(w, base, offset, dtype, SHARED)} to i32")
+    return "i32", w.emit_before_loops(f"ptrtoint ptr addrspace(3) {element(w, base, offset, dtype, SHARED)} to i32")
 
 
 def element(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType, kind: str = "ptr") -> str:

@@ -13,7 +13,7 @@ from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
-from ..llvm.memory import index
+from ..llvm.memory import index_parts
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .matrix import load_words, store_words
 from .registers import assembly, element, fixed, number, require, shared_address
@@ -30,16 +30,20 @@ def _descriptor(
     w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType, swizzle: int, pitch: int = 0
 ) -> tuple[str, str]:
     """(type, operand) of the descriptor of a tile: its start, the bytes of eight rows and to the next piece, the swizzle. Addresses
-    have 18 bits, and no sum of them has more: so what does not change in a loop can be computed before it."""
+    have 18 bits, and no sum of them has more: so what does not change in a loop is computed before it, and the constant distance of
+    a tile from another one, whole pieces of 16 bytes, is added last."""
     _, start = shared_address(w, base)
-    start_field = w.emit(f"lshr i32 {w.emit(f'and i32 {start}, 262143')}, 4")
-    first = w.emit(f"or i32 {start_field}, {max(1, pitch * dtype.itemsize >> 4) << 16}")
-    behind = w.emit(f"trunc i64 {index(w, offset, False)} to i32")
+    field = w.emit_before_loops(f"lshr i32 {w.emit_before_loops(f'and i32 {start}, 262143')}, 4")
+    low = w.emit_before_loops(f"or i32 {field}, {max(1, pitch * dtype.itemsize >> 4) << 16}")
+    behind, constant = index_parts(w, offset, False)
     shift = 5 - dtype.itemsize  # pieces of 16 bytes, of types of one and two bytes
-    low = w.emit(f"add nuw i32 {first}, {w.emit(f'lshr i32 {behind}, {shift}')}")
+    if behind != "0":
+        words = w.emit(f"trunc i64 {behind} to i32")
+        low = w.emit(f"add nuw i32 {low}, {w.emit(f'lshr i32 {words}, {shift}')}")
     upper = MODES[swizzle] << 62 | (8 * swizzle >> 4) << 32
     signed = upper - (1 << 64) if upper >> 63 else upper
-    return "i64", w.emit(f"or i64 {w.emit(f'zext i32 {low} to i64')}, {signed}")
+    first = w.emit(f"or i64 {w.emit(f'zext i32 {low} to i64')}, {signed}")
+    return "i64", first if constant == 0 else w.emit(f"add i64 {first}, {constant >> shift}")
 
 
 def product(w: FunctionWriter, call: Call) -> None:
@@ -107,6 +111,11 @@ def set_registers(w: FunctionWriter, call: Call) -> None:
 def sets_registers(func: PrimFunc) -> bool:
     """True if a kernel moves registers between its warpgroups; the assembler must then know how many it begins with."""
     return any([call.op_name == "T.ptx_setmaxnreg" for call in collect(func.body, Call)])
+
+
+def multiplies_in_groups(func: PrimFunc) -> bool:
+    """True if warpgroups multiply in a kernel."""
+    return any([call.op_name == "T.ptx_wgmma" for call in collect(func.body, Call)])
 
 
 RULES: Intrinsics = {

@@ -24,6 +24,7 @@ PURE = frozenset((
     "add", "sub", "mul", "fadd", "fsub", "fmul", "fdiv", "fneg", "and", "or", "xor", "shl",
     "lshr", "ashr", "icmp", "fcmp", "select", "getelementptr", "insertelement", "extractelement",
     "shufflevector", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui", "bitcast",
+    "ptrtoint", "addrspacecast",
 ))  # fmt: skip
 """Instructions whose operands alone decide the result, whatever these are."""
 

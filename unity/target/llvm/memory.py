@@ -136,8 +136,6 @@ def _linear(
     for position in indices[:-1]:
         if dtype_of(position).lanes != 1:
             raise CodegenError("E524", f"only the last index of {buffer.name} may be a vector", span)
-    if all([is_int(extent, 1) for extent in buffer.shape]) and not buffer.strides and buffer.elem_offset is None:
-        return ("0", 0), 1, None  # the only element, whatever the indices say
     strides = strides_of(w, buffer)
     total = "0"
     narrow = w.spaces.get(buffer.data, ("ptr", ""))[0] in WIDE  # addresses of other spaces have 32 bits themselves
@@ -145,6 +143,8 @@ def _linear(
         total = index(w, buffer.elem_offset, narrow)
     last = indices[-1] if indices else None
     lanes = dtype_of(last).lanes if last is not None else 1
+    if lanes == 1 and total == "0" and not buffer.strides and all([is_int(extent, 1) for extent in buffer.shape]):
+        return ("0", 0), 1, None  # the only element, whatever the indices say
     alone = len(indices) == 1 and total == "0" and strides == ["1"]
     if last is not None and lanes == 1 and alone:
         return _offset(w, last, narrow), 1, None

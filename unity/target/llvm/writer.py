@@ -266,6 +266,17 @@ class FunctionWriter:
             self.note(instruction, name)
         return name
 
+    def emit_before_loops(self, instruction: str) -> str:
+        """Write arithmetic at the end of the first block that has its operands, which may be before loops around this place."""
+        level = max([0, *[self.levels.get(operand, len(self.chain)) for operand in NAMES.findall(instruction)]])
+        if not self.moves or instruction in self.known or level >= len(self.chain) - 1 or self.late.failed:
+            return self.emit(instruction)
+        self.counter += 1
+        name = f"%x{self.counter}"
+        self.ends[level].append([f"  {name} = {instruction}"])
+        self._stands(instruction, name, level)
+        return name
+
     def read(self, buffer: Buffer, instruction: str) -> str:
         """Append a read of a buffer; one of memory that nothing writes stands once in what a block dominates."""
         name = self.emit(instruction)
@@ -284,13 +295,17 @@ class FunctionWriter:
         here = [*place]
         self.ends[level].append(here)
         place.clear()
+        self._stands(instruction, name, level)
+        self.movable[instruction] = name, here, self.chain[: level + 1]
+        return name
+
+    def _stands(self, instruction: str, name: str, level: int) -> None:
+        """Know a result that a block of the chain has."""
         self.levels[name] = level
         self.noted.insert(self.dominators[level + 1], instruction)
         self.known[instruction] = name
         for later in range(level + 1, len(self.dominators)):
             self.dominators[later] += 1
-        self.movable[instruction] = name, here, self.chain[: level + 1]
-        return name
 
     def call(self, result: str, callee: str, arguments: str) -> str:
         """Append a call; the value of one without result is undefined."""

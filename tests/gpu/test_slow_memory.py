@@ -1,0 +1,62 @@
+"""Kernels of operators assembled for real: registers suffice, and no thread has an array in slow memory.
+
+Of each operator that is listed the last sample is taken, with known sizes and with any, for one architecture and the other in turn.
+``UNITY_GPU_SWEEP=1`` assembles every sample of every operator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unity
+from unity.ffi.cuda.image import CudaCode
+from unity.ffi.machine_code.objects import split_objects
+from unity.support.errors import TypeRuleError
+from unity.target.cuda.assemble import assemble, find_assembler
+
+sys.path.append(str(Path(__file__).parent.parent / "op"))
+from op_cases import CASES
+from test_against_numpy import build
+
+pytestmark = pytest.mark.skipif(
+    not find_assembler(), reason="there is no ptxas here: pip install nvidia-cuda-nvcc-cu12"
+)
+SHOWN = [
+    "argsort", "cos", "cumprod", "cumsum", "grad.linear_recurrence", "image.resize2d", "median", "nn.adaptive_max_pool2d",
+    "nn.attention", "nn.attention_bias", "nn.avg_pool3d", "nn.max_pool3d_with_indices", "nn.softmax", "power", "scatter_nd", "sin",
+    "sort", "tan", "topk",
+]  # fmt: skip
+"""Operators whose kernels had arrays or too many numbers once, and others with many."""
+SPARED = {"power": 16, "sin": 8, "tan": 8, "tril": 8, "triu": 8}
+"""Exceptions, where sizes are not known: bytes that the assembler stores and loads again to have one more block on a multiprocessor.
+To forbid it (`nvvm.minctasm`) takes more registers, and blocks, from every fourth kernel."""
+ARCHS = ("sm_80", "sm_90a")
+
+
+def _samples() -> list[Any]:
+    last = {case[0]: number for number, case in enumerate(CASES)}
+    numbers = range(len(CASES)) if os.environ.get("UNITY_GPU_SWEEP") == "1" else [last[name] for name in SHOWN]
+    return [
+        pytest.param(number, symbolic, ARCHS[(place + symbolic) % 2], id=f"{CASES[number][0]}-{number}-{symbolic}")
+        for place, number in enumerate(numbers)
+        for symbolic in (False, True)
+    ]
+
+
+@pytest.mark.parametrize("number, symbolic, arch", _samples())
+def test_registers_suffice(number: int, symbolic: bool, arch: str) -> None:
+    name, inputs, attrs = CASES[number]
+    try:
+        executable = unity.compile(build(name, inputs, attrs, symbolic)[0], target=f"cuda -arch={arch}")
+    except TypeRuleError:
+        assert symbolic
+        pytest.skip("its sizes must be known")
+    parts = split_objects(executable.objects["cuda"]) if "cuda" in executable.objects else []
+    for image in [image for part in parts for image in CudaCode.unpack(part).images]:
+        for symbol, found in assemble(image.data.decode(), arch).kernels.items():
+            most = SPARED.get(name, 0) if symbolic else 0
+            assert found.spill_bytes <= most and found.stack_bytes <= most, f"{symbol}: {found}"
