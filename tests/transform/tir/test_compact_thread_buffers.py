@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -130,3 +132,28 @@ class Module:
     assert sizes(lowered) == {"L": (8,)}
     y = np.zeros(32, "int32")
     assert check_gpu(lowered, y).ok and (y == 128).all()
+
+
+@pytest.mark.parametrize("rows", [3, 4, 7])
+def test_registers_have_constant_indices(rows: int) -> None:
+    """Cells of a thread that reach from its own to the end of the buffer are as relative to its first cell as others."""
+    program = parse(f"""
+@I.ir_module
+class Module:
+  @T.prim_func
+  def main(X: T.Buffer(({rows}, 32), "float32"), Y: T.Buffer(({rows}, 32), "float32")):
+      kept = T.alloc_buffer(({rows}, 32), "float32", scope="local")
+      for ty in T.thread_binding(2, thread="threadIdx.y"):
+          for tx in T.thread_binding(32, thread="threadIdx.x"):
+              for i in T.unroll({(rows + 1) // 2}):
+                  if i * 2 + ty < {rows}:
+                      kept[i * 2 + ty, tx] = X[i * 2 + ty, tx]
+              for i in T.unroll({(rows + 1) // 2}):
+                  if i * 2 + ty < {rows}:
+                      Y[i * 2 + ty, tx] = kept[i * 2 + ty, tx] + T.float32(1)
+""")
+    lowered = GPU_PIPELINE(program)
+    places = {place for place in re.findall(r"kept\[(.*?)\]", lowered.script())}
+    assert places and not [place for place in places if "threadIdx" in place]
+    x, y = np.random.default_rng(0).random((2, rows, 32), "float32")
+    assert check_gpu(lowered, x, y).ok and (y == x + 1).all()
