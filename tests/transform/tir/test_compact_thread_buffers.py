@@ -153,7 +153,7 @@ class Module:
                       Y[i * 2 + ty, tx] = kept[i * 2 + ty, tx] + T.float32(1)
 """)
     lowered = GPU_PIPELINE(program)
-    places = {place for place in re.findall(r"kept\[(.*?)\]", lowered.script())}
+    places = set(re.findall(r"kept\[(.*?)\]", lowered.script()))
     assert places and not [place for place in places if "threadIdx" in place]
     x, y = np.random.default_rng(0).random((2, rows, 32), "float32")
     assert check_gpu(lowered, x, y).ok and (y == x + 1).all()
