@@ -35,11 +35,22 @@ def _rounded_to_odd(w: FunctionWriter, text: str, dtype: DataType) -> str:
 
 def _truncated(w: FunctionWriter, text: str, source: DataType, target: DataType) -> str:
     """Floats truncated to integers and saturated, by comparisons: on x86 LLVM takes vectors of its saturating conversion apart lane
-    by lane, those that it made of a loop as well."""
+    by lane, those that it made of a loop as well. Integers of less than 32 bits by way of those, held to their range as floats."""
     from_type, to_type = value_type(source), value_type(target)
     mask = value_type(DataType("bool").with_lanes(source.lanes))
     bits = target.bits - target.is_int
     least, beyond = -float(1 << bits) if target.is_int else 0.0, float(1 << bits)
+    if target.bits < 32:
+        for code, limit in (("olt", least), ("ogt", beyond - 1)):
+            outside, edge = (
+                w.emit(f"fcmp {code} {from_type} {text}, {float_text(limit, source)}"),
+                float_text(limit, source),
+            )
+            text = w.emit(f"select {mask} {outside}, {from_type} {edge}, {from_type} {text}")
+        number = w.emit(f"fcmp ord {from_type} {text}, {text}")
+        safe = w.emit(f"select {mask} {number}, {from_type} {text}, {from_type} {float_text(0.0, source)}")
+        wide = value_type(DataType("int32").with_lanes(source.lanes))
+        return w.emit(f"trunc {wide} {w.emit(f'fptosi {from_type} {safe} to {wide}')} to {to_type}")
     low = w.emit(f"fcmp oge {from_type} {text}, {float_text(least, source)}")
     high = w.emit(f"fcmp oge {from_type} {text}, {float_text(beyond, source)}")
     below = w.emit(f"fcmp olt {from_type} {text}, {float_text(beyond, source)}")
