@@ -18,6 +18,7 @@ from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import slope
 from .base import split_and_vectorize
 from .common.choices import choose
+from .common.tile_shape import divisors
 from .contraction import Contraction, extent_of
 
 if TYPE_CHECKING:
@@ -141,8 +142,7 @@ def _rows_in_cache(contraction: Contraction, row: IterVar, shape: TileBlock, mac
     count = -(-height // shape.rows)
     line = shape.depth * contraction.data.buffer.dtype.itemsize
     most = max(1, int(CACHED * machine.second_level) // (line * shape.rows))
-    divisors = [n for n in range(1, count + 1) if count % n == 0]
-    cached = choose(contraction.block, "rows_near", divisors, max([n for n in divisors if n <= most]))
+    cached = choose(contraction.block, "rows_near", divisors(count, count), max(divisors(count, most)))
     return cached if cached < count else None
 
 

@@ -23,7 +23,7 @@ from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFE
 from ..tir.loops.loop_partition import HINT
 from .base import split_and_vectorize
 from .common.choices import choose
-from .common.tile_shape import CHUNK, SHARED_TILES, chunk_of, most_rows, tile_cost, tile_shape
+from .common.tile_shape import CHUNK, SHARED_TILES, chunk_of, divisors, most_rows, tile_cost, tile_shape
 from .contraction import Contraction, extent_of, steps_of
 from .nests.tiles import UNKNOWN
 
@@ -83,7 +83,7 @@ def tile_nest(
         i0, i1 = sch.split(loops[row.var], [None, rows])
         extent = sch.get(i0).extent
         count = extent.value if type(extent) is IntImm else 1
-        cached = choose(contraction.block, "rows_near", [n for n in range(1, count + 1) if count % n == 0], count)
+        cached = choose(contraction.block, "rows_near", divisors(count, count), count)
         if cached < count:
             i_outer, i0 = sch.split(i0, [None, cached])
             outer_rows.append(i_outer)
@@ -105,10 +105,10 @@ def tile_nest(
         chunks, steps = split_into_chunks(sch, steps, choose(contraction.block, "chunk", CHUNKS, CHUNK))
     innermost = sch.get(steps[-1])
     extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
-    divisors = [n for n in WRITTEN if n == 1 or (extent % n == 0 and extent > n)]
+    even = [n for n in WRITTEN if n == 1 or (extent % n == 0 and extent > n)]
     default = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
-    written = choose(contraction.block, "unrolled", WRITTEN, default if default in divisors else 1)
-    if written > 1 and written in divisors:
+    written = choose(contraction.block, "unrolled", WRITTEN, default if default in even else 1)
+    if written > 1 and written in even:
         steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
     elif written > 1:  # whatever is left over: LLVM writes a loop of its own for it
@@ -183,7 +183,7 @@ def _near_lines(sch: Schedule, lines: list[LoopRV], most: int) -> tuple[list[Loo
     while outer and left > 1:
         extent = sch.get(outer[-1]).extent
         count = extent.value if type(extent) is IntImm else 0
-        size = max([n for n in range(1, min(count, left) + 1) if count % n == 0], default=0)
+        size = max(divisors(count, left), default=0)
         if size > 1 or count == 1:
             loop = outer.pop()
             if size < count:

@@ -22,6 +22,7 @@ from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride
 from ..tir.analysis.parallel_cost import SHARED_WORK
 from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of, split_and_vectorize
 from .common.choices import choose
+from .common.tile_shape import divisors
 from .contraction import extent_of, is_parameter, steps_of
 
 PLACES = 14
@@ -144,12 +145,8 @@ class Sizes:
     vectors: int
 
 
-def _divisors(extent: int, most: int) -> list[int]:
-    return [n for n in range(1, min(extent, most) + 1) if extent % n == 0]
-
-
 def _divisor(extent: int, most: int) -> int:
-    return max(_divisors(extent, most), default=1)
+    return max(divisors(extent, most), default=1)
 
 
 def tile_sizes(window: Window, machine: Machine) -> Sizes | str:
@@ -165,7 +162,7 @@ def tile_sizes(window: Window, machine: Machine) -> Sizes | str:
     else:
         return f"{channels} channels do not divide into vectors"
     if vector == lanes:
-        vectors = choose(window.block, "vectors", _divisors(channels // lanes, CHANNELS), vectors)
+        vectors = choose(window.block, "vectors", divisors(channels // lanes, CHANNELS), vectors)
     most = max(1, min(PLACES, (machine.registers - 12) // -(-vector // lanes)))
     if length is None:
         places = min(most, DEFAULT_PLACES)
@@ -177,7 +174,7 @@ def tile_sizes(window: Window, machine: Machine) -> Sizes | str:
     lines = (extent_of(window.lines) or 1) if window.lines is not None else 1
     cells = max(1, (length or 64) * vector * vectors)
     own = _divisor(lines, max(1, min(LINES, CACHED // cells)))
-    return Sizes(choose(window.block, "lines", _divisors(lines, MOST_LINES), own), places, vector, vectors)
+    return Sizes(choose(window.block, "lines", divisors(lines, MOST_LINES), own), places, vector, vectors)
 
 
 def _schedule(

@@ -36,6 +36,11 @@ VARIANT = 0.02
 """The further cost of a tile of another size, as a share: it is more code to compile and to keep in cache."""
 
 
+def divisors(extent: int, most: int) -> list[int]:
+    """The divisors of an extent up to ``most``, in order: sizes that leave nothing over."""
+    return [n for n in range(1, min(extent, most) + 1) if extent % n == 0]
+
+
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one reduction step of a tile."""
     loads = rows + vectors
@@ -117,5 +122,5 @@ def _size(extent: int | None, most: int) -> int:
     """Steps of a loop in one chunk: a divisor of its extent where one is long enough, else the last chunk is shorter."""
     if extent is None:
         return most
-    divisor = max([n for n in range(1, most + 1) if extent % n == 0])
+    divisor = max(divisors(extent, most))
     return divisor if 2 * divisor > most or most < 4 else -(-extent // -(-extent // most))
