@@ -87,6 +87,42 @@ def test_empty_tensors_with_huge_other_extents(mode):
         assert caught.value.code == "E615"
 
 
+STRIDED = """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n, m, s = T.int64(), T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32", strides=(s, 2))
+    B = T.match_buffer(b, (n, m), "float32", strides=(8, 1))
+    C = T.match_buffer(c, (n, m), "float32")
+    for i, j in T.grid(n, m):
+        C[i, j] = A[i, j] + B[i, j]
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_strides_of_empty_and_single_axes_mean_nothing(mode):
+    run = unity.VirtualMachine(unity.compile(parse(STRIDED)), exec_mode=mode)["main"]
+    base = np.arange(64, dtype="float32").reshape(8, 8)
+    for rows in (0, 1, 3):
+        for columns in (0, 1, 4):
+            for a in (
+                base[:rows, : 2 * columns : 2],
+                np.asfortranarray(base[:rows, : 2 * columns : 2]),
+                base[::-1][:rows, : 2 * columns : 2],
+            ):
+                steps = a.strides[0] // 4, a.strides[1] // 4
+                b, c = base[:rows, :columns], np.zeros((rows, columns), "float32")
+                if rows and columns > 1 and steps[1] != 2:
+                    with pytest.raises(VMError, match="E60"):
+                        run(a, b, c)
+                    continue
+                run(a, b, c)
+                np.testing.assert_array_equal(c, a + b)
+            given = [np.zeros((rows, columns), "float32") for _ in range(3)]  # numpy gives empty arrays strides of 0
+            if not rows * columns:
+                run(*given)
+
+
 def available_bytes():
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024

@@ -255,7 +255,7 @@ class _Call:
                     raise self.fail(
                         "E609", arg, path, f"stride {array.strides[axis]} bytes is not a whole number of elements"
                     )
-                if is_free(dim, self.values) or array.shape[axis] > 1:
+                if is_free(dim, self.values) or (array.shape[axis] > 1 and array.size):  # else nobody takes a step
                     self.match(arg, f"{path}.strides[{axis}]", dim, array.strides[axis] // array.itemsize)
         if arg.written:
             self.require(arg, path, read_only_fault(array))

@@ -139,12 +139,15 @@ class EntryWriter(ObjectWriter):
             self.match(dim, extent)
         if arg.strides:
             table, unit = self.load("%strides", 0), self.load("%strides", 8, "i64")
+            empty = "false"
+            for extent in extents:
+                empty = self.emit(f"or i1 {empty}, {self.emit(f'icmp eq i64 {extent}, 0')}")
             for axis, dim in enumerate(arg.strides):
                 bytes_ = self.load(table, 8 * axis, "i64")
                 step = self.emit(f"sdiv i64 {bytes_}, {unit}")
                 back = self.emit(f"mul i64 {step}, {unit}")
                 self.require(self.emit(f"icmp eq i64 {back}, {bytes_}"))
-                self.match(dim, step, self.emit(f"icmp sle i64 {extents[axis]}, 1"))
+                self.match(dim, step, self.emit(f"or i1 {empty}, {self.emit(f'icmp sle i64 {extents[axis]}, 1')}"))
 
     def scalar(self, arg: ScalarArg, obj: str, place: str) -> None:
         dtype = DataType(arg.dtype)
