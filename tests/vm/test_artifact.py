@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -261,3 +262,24 @@ def test_saving_replaces_files_alone(tmp_path):
             program().save(path)
         assert caught.value.code == "E801"
     assert [p.name for p in tmp_path.iterdir()] == ["pipe"] and (tmp_path / "pipe").is_fifo()
+
+
+def test_threads_save_one_file_at_the_same_time(tmp_path):
+    """Each writes a file of its own and puts it in place: a shared one would be cut while another thread writes to its pages."""
+    built = unity.compile(parse('@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n    return R.add(x, x)\n'))
+    path, wrong = tmp_path / "shared.unity", []
+
+    def work():
+        for _ in range(10):
+            try:
+                built.save(path)
+                assert unity.load(path)["main"](np.ones(2, "float32")).numpy().sum() == 4
+            except Exception as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and [p.name for p in tmp_path.iterdir()] == ["shared.unity"]

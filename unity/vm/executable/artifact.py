@@ -19,6 +19,7 @@ import hashlib
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,7 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
     Raises ArtifactError E801.
     """
     target = file_path(path)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.part")
     first = _aligned(HEAD.size + ROW.size * len(sections))
     try:
         if target.exists() and not target.is_file():
