@@ -34,10 +34,11 @@ def words(seed: int = 0, high: int = 1 << 32, count: int = 32) -> np.ndarray:
 @pytest.mark.parametrize("width", [32, 8])
 def test_shuffles(gpu, kind, width):
     x = words()
-    for amount in (0, 1, 3, 5, 17):
+    for given in (0, 1, 3, 5, 17, 32, 41, -1):
+        amount = given & 31  # the instruction takes five bits
         c = (0 if kind == "up" else 31) | (32 - width) << 8
         found = one(
-            f"shfl.sync.{kind}.b32 %r2|%p1, %r1, {amount}, {c}, -1; selp.b32 %r3, 1, 0, %p1; xor.b32 %r2, %r2, %r3;",
+            f"shfl.sync.{kind}.b32 %r2|%p1, %r1, {given}, {c}, -1; selp.b32 %r3, 1, 0, %p1; xor.b32 %r2, %r2, %r3;",
             x,
             gpu,
         )
@@ -47,7 +48,7 @@ def test_shuffles(gpu, kind, width):
                 kind
             ]
             inside = source >= first if kind == "up" else source < first + width
-            assert found[lane] == (x[source] if inside else x[lane]) ^ inside, (lane, amount)
+            assert found[lane] == (x[source] if inside else x[lane]) ^ inside, (lane, given)
 
 
 def test_votes_matches_and_reductions(gpu):

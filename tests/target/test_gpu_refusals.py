@@ -49,6 +49,21 @@ def f(X: T.Buffer((64,), "int32")):
         check_gpu(parse(text), np.zeros(64, "int32"))
 
 
+@pytest.mark.parametrize("distance", ["-1", "32", "tx - 3"])
+@pytest.mark.parametrize("kind", ["up", "down", "xor"])
+def test_shuffles_over_distances_that_no_lane_has(kind: str, distance: str) -> None:
+    """The instruction would take five bits of the number."""
+    text = f"""
+@T.prim_func
+def f(X: T.Buffer((32,), "int32")):
+    for tx in T.thread_binding(32, thread="threadIdx.x"):
+        X[tx] = T.tvm_warp_shuffle_{kind}(T.uint32(0xFFFFFFFF), X[tx], {distance}, 32, 32)
+"""
+    with pytest.raises(InterpreterError, match="the distance must be 0 to 31") as caught:
+        check_gpu(parse(text), np.zeros(32, "int32"))
+    assert caught.value.code == "E372"
+
+
 def test_division_by_zero_names_the_thread() -> None:
     text = """
 @T.prim_func

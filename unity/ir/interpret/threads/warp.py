@@ -74,6 +74,11 @@ def _shuffle(compiler: ExprCompiler, call: Call) -> Closure:
             )
         group = np.where(mask.lanes, group, WARP)
         amount = np.broadcast_to(where(mask), size)
+        far = mask.lanes & ((amount < 0) | (amount >= WARP))
+        if far.any() and name != "tvm_warp_shuffle":
+            raise wave.failure(
+                "E372", f"T.{name}: the distance must be 0 to 31, got {amount[far][0]}", span, int(far.argmax())
+            )
         first = within // group * group
         source = {
             "tvm_warp_shuffle": first + amount % group, "tvm_warp_shuffle_up": within - amount,

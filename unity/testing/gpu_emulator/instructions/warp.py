@@ -57,7 +57,7 @@ def _shfl(reading: Reading) -> Step:
     def run(batch: Batch, ix: Index) -> None:
         lanes = batch.lanes(ix)
         lane = lanes % WARP
-        n, k = b(batch, lanes).astype("i8"), c(batch, lanes).astype("i8")
+        n, k = b(batch, lanes).astype("i8") & 31, c(batch, lanes).astype("i8")
         segment, clamp = k >> 8 & 31, k & 31
         low = lane & segment
         top = low | (clamp & ~segment)
@@ -71,7 +71,7 @@ def _shfl(reading: Reading) -> Step:
             source = lane ^ n
             ok = source <= top
         else:
-            source = low | (n & 31 & ~segment)
+            source = low | (n & ~segment)
             ok = source <= top
         source_lane = lanes - lane + np.where(ok, source, lane)
         values = a(batch, None)
