@@ -16,7 +16,7 @@ from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
 from ...support.source import Span
-from ..llvm.casts import to_memory
+from ..llvm.casts import convert, to_memory
 from ..llvm.intrinsics import pointer
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
@@ -163,8 +163,12 @@ def fill_fragment(w: FunctionWriter, call: Call) -> None:
     _checked_size(call)
     registers, buffer = _fragment(w, call, 0, 4)
     _, count, kind = _accumulator(buffer, call)
-    value = to_memory(w, w.value(call.args[5]), dtype_of(call.args[5]))
-    ty = memory_type(dtype_of(call.args[5]))
+    if buffer.scope != "wmma.accumulator":
+        raise CodegenError(
+            "E526", f"T.tvm_fill_fragment has code for accumulators only, not for {buffer.scope}", call.span
+        )
+    value = to_memory(w, convert(w, w.value(call.args[5]), dtype_of(call.args[5]), buffer.dtype), buffer.dtype)
+    ty = memory_type(buffer.dtype)
     if kind == _HALF:
         pair = w.emit(f"insertelement <2 x i16> poison, i16 {value}, i64 0")
         value, ty = w.emit(f"shufflevector <2 x i16> {pair}, <2 x i16> poison, <2 x i32> zeroinitializer"), "<2 x i16>"
