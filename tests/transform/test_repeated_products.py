@@ -6,7 +6,7 @@ import pytest
 import unity
 from unity.ffi.native.pool import default_threads
 from unity.ir.interpret import run
-from unity.ir.stmt import AttrStmt
+from unity.ir.stmt import BACKWARDS, AttrStmt
 from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.script import parse
@@ -15,7 +15,6 @@ from unity.transform.default_schedule import schedule_default
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.infra.backend import Machine
 from unity.transform.relax.lowering.legalize_ops import legalize_ops
-from unity.transform.tir.analysis.parallel_cost import BACKWARDS
 
 LSTM = """
 @I.ir_module

@@ -165,7 +165,8 @@ class DataType:
     def with_lanes(self, lanes: int, scalable: bool = False) -> DataType:
         """Return the element type with ``lanes`` lanes; ``scalable``: times vscale."""
         base = self.element.name
-        return DataType(f"{base}xvscalex{lanes}" if scalable else f"{base}x{lanes}" if lanes != 1 else base)
+        count = str(lanes)  # whatever is not a number is refused as part of the name
+        return DataType(f"{base}xvscalex{count}" if scalable else f"{base}x{count}" if count != "1" else base)
 
     @property
     def numpy(self) -> np.dtype:
