@@ -410,6 +410,8 @@ def call():
         vm[name](*((x, x.copy()) if name == "kernel" else (x,)))
     except unity.UnityError as error:
         codes.append(error.code)
+    except RecursionError:
+        codes.append("E632" if sys.version_info >= (3, 12) else "limit")  # from 3.12 on Python counts calls of C itself
 
 
 for mode in ("native", "bytecode"):
