@@ -68,3 +68,26 @@ def main(A: T.Buffer(({lanes},), "{dtype}"), n: T.int64, B: T.Buffer(({lanes},),
                 expected = np.where((np.arange(lanes) < active) & (n < 4), data, 0)
                 np.testing.assert_array_equal(read, expected)
                 np.testing.assert_array_equal(written, expected)
+
+
+@pytest.mark.parametrize("lanes", [16, 24, 32])
+def test_a_part_of_the_lanes_is_known_to_be_read(level: Level, lanes: int) -> None:
+    """LLVM splits wide vectors: one part of the mask is true, of the other some lanes. Rows of a panel are read and stored so."""
+    for dtype in ("float32", "float64", "int32"):
+        for active in (lanes // 2, lanes - 3):
+            columns = f"T.Ramp(T.int64(0), T.int64(1), {lanes})"
+            program = parse(f"""
+@T.prim_func
+def main(A: T.Buffer(({9 * active},), "{dtype}"), B: T.Buffer(({9 * lanes},), "{dtype}")):
+    T.func_attr({{"global_symbol": "main", "tir.noalias": True}})
+    for i in range(T.int64(9)):
+        B[T.Ramp(i * T.int64({lanes}), T.int64(1), {lanes})] = A.vload(
+            [T.Ramp(i * T.int64({active}), T.int64(1), {lanes})],
+            predicate={columns} < T.Broadcast(T.int64({active}), {lanes}))
+""")
+            loaded = Loaded({"main": program})
+            level.require()
+            data, made = np.arange(9 * active, dtype=dtype), np.ones((9, lanes), dtype)
+            loaded("main", data, made.reshape(-1))
+            np.testing.assert_array_equal(made[:, :active], data.reshape(9, active))
+            assert not made[:, active:].any()

@@ -226,14 +226,14 @@ def _opaque(w: FunctionWriter, mask: str, lanes: int) -> str:
 
 
 def _perhaps(w: FunctionWriter, mask: str, lanes: int) -> str:
-    """The mask, of which LLVM knows no lane to be false.
+    """The mask, of which LLVM knows no lane.
 
-    Where it splits a wide access for AVX2 and one part of the mask turns out to be false, LLVM 22 reads that part whole, or ends
-    the process.
+    Where it splits a wide access for AVX2 and one part of the mask turns out to be false or true in all lanes, LLVM 22 reads that
+    part whole, or ends the process.
     """
     zero = w.emit('call i32 asm "", "=r,0"(i32 0)')
     unknown = splat(w, w.emit(f"trunc i32 {zero} to i1"), DataType("bool").with_lanes(lanes))
-    return w.emit(f"or <{lanes} x i1> {mask}, {unknown}")
+    return w.emit(f"xor <{lanes} x i1> {mask}, {unknown}")
 
 
 def _alignment(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]) -> int:
