@@ -92,7 +92,7 @@ class TuningRecord:
         )
 
     def schedule(self) -> Schedule:
-        """The schedule of the record's program: the trace replayed, or the program that is kept, from whiche goes on.
+        """The schedule of the record's program: the trace replayed, or the program that is kept, from which one goes on.
 
         Raises ScheduleError E462 where it no longer applies.
         """

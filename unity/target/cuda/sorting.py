@@ -97,7 +97,7 @@ def argsort(x: te.Tensor, axis: int, descending: bool, count: Expr | None = None
     """The places of the elements along an axis in sorted order, or of the first ``count`` of them."""
     rest, length = [d for a, d in enumerate(x.shape) if a != axis], x.shape[axis]
     known = int_value(length)
-    turns = TURNS if known is None else next(n for n in range(TURNS) if RUN << 2 * n >= known)
+    turns = TURNS if known is None else next((n for n in range(TURNS) if RUN << 2 * n >= known), TURNS)
     place = "int32" if known is not None and known < 1 << 31 else "int64"
 
     def key(line: te.Value, n: te.Value) -> te.Value:

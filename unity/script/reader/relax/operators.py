@@ -43,7 +43,7 @@ def call_operator(r: Reading, path: str, args: list[Any], keywords: dict[str, An
     if info.params and info.params[0].name == "func":
         values[0] = as_callee(r, values[0], node)
     if [(p.name, p.kind) for p in info.params[1:2]] == [("args", "expr")] and isinstance(values[1], (tuple, list)):
-        values[1] = Tuple(operands_of(r, values[0], values[1], node), span)  # scalars among them are not shape
+        values[1] = Tuple(operands_of(r, values[0], values[1], node), span)  # scalars among them are not a shape
     operands = [value if type(value) is float else as_expr(r, value, node) for value in values]
     exprs = call_arguments(info, operands, attrs)
     result = {key: attribute_value(value) for key, value in (attrs | extra).items()}

@@ -38,17 +38,7 @@ from ..common.choices import LEAST_LANES, choose, choose_lanes
 from ..common.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
 from .epilogues import Plan, follow, tile_outermost
 from .tile_walk import Walk, find_walk, meets_condition, runs_on, step_of
-from .tiles import (
-    Corner,
-    Piece,
-    extent_of,
-    loop_order,
-    may_fail,
-    nested,
-    over_tiles,
-    shared_loops,
-    split_loop,
-)
+from .tiles import Corner, Piece, extent_of, loop_order, may_fail, nested, over_tiles, shared_loops, split_loop
 
 MOST_ROWS, MOST_VECTORS = 16, 16
 """Rows and vectors of a tile, at most."""

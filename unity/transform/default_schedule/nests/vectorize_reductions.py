@@ -48,17 +48,7 @@ from ...tir.analysis.loop_nests import (
 from ..common.choices import choose, choose_lanes
 from ..common.tile_shape import LATENCY, chunk_of, pieces
 from .epilogues import Plan, follow, tile_outermost
-from .tiles import (
-    Corner,
-    Piece,
-    extent_of,
-    loop_order,
-    may_fail,
-    nested,
-    over_tiles,
-    shared_loops,
-    split_loop,
-)
+from .tiles import Corner, Piece, extent_of, loop_order, may_fail, nested, over_tiles, shared_loops, split_loop
 
 MOST_OUTPUTS = 8
 """Outputs of a tile along one loop, at most."""
