@@ -8,13 +8,14 @@ from pathlib import Path
 from unity.script.spelling.spelling import (
     AXES,
     AXIS_CANONICAL,
+    CANONICAL,
     DTYPE_ALIASES,
     DTYPES,
     INFIX,
     KEYWORDS,
     LOOP_CANONICAL,
     LOOPS,
-    RENAMED,
+    REORDERED,
     TVM_NAMES,
 )  # fmt: skip
 
@@ -52,8 +53,8 @@ def table(head: str, rows: list[tuple[str, ...]]) -> str:
 
 def renamed() -> str:
     """Names of other eras."""
-    rows = [(f"`{row.old}`", f"`{row.new}`") for row in RENAMED.values() if row.same_arguments]
-    rows += [(f"`T.{old}`", f"`T.{new}`") for old, new in DTYPE_ALIASES.items() if f"T.{old}" not in RENAMED]
+    rows = [(f"`{old}`", f"`{new}`") for old, new in CANONICAL.items() if old not in REORDERED]
+    rows += [(f"`T.{old}`", f"`T.{new}`") for old, new in DTYPE_ALIASES.items() if f"T.{old}" not in CANONICAL]
     rows += [(f"`{old}=`", f"`{new}=`") for old, new in KEYWORDS.items() if old != new and new != "out_ty"]
     return table("read | becomes", [*rows, *OTHER])
 
@@ -75,10 +76,10 @@ def operators() -> str:
 def loops() -> str:
     """Loops and axes."""
     rows = []
-    for kind, name in LOOP_CANONICAL.items():
+    for kind, name in reversed(LOOP_CANONICAL.items()):
         also = [f"`{text}`" for text, other in LOOPS.items() if other == kind and text != name]
         rows.append((f"`{name}`", f"{kind} loop", ", ".join(also)))
-    for kind, name in AXIS_CANONICAL.items():
+    for kind, name in reversed(AXIS_CANONICAL.items()):
         also = [f"`{text}`" for text, other in AXES.items() if other == kind and text != name]
         rows.append(
             (f"`{name}`", {"S": "spatial axis", "R": "reduction axis"}.get(kind, f"{kind} axis"), ", ".join(also))

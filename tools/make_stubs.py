@@ -24,7 +24,7 @@ from unity.ir.op import REQUIRED, OpInfo, Param  # noqa: E402
 from unity.ir.types import OBJECT  # noqa: E402
 from unity.op.composite import COMPOSITES  # noqa: E402
 from unity.script import ir, relax, tir  # noqa: E402
-from unity.script.spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST, DTYPES, NODE_FORMS, RENAMED  # noqa: E402
+from unity.script.spelling.spelling import CANONICAL, DTYPE_DEFAULT, DTYPE_FIRST, DTYPES, FOLDED, NODE_FORMS  # noqa: E402
 from unity.transform.schedule import ROWS, Row  # noqa: E402
 
 PARTS = ROOT / "tools" / "stub_parts"
@@ -86,9 +86,9 @@ def intrinsic(row: Intrinsic) -> list[str]:
 def tir_rows() -> list[str]:
     """Generated part of ``tir.pyi``, without names of the hand-written part."""
     rows: dict[str, list[str]] = {}
-    for name, form in NODE_FORMS.items():
-        what = f"``{form.helper}`` of its arguments" if form.helper else f"The node ``{form.node}``, kept as written"
-        params = [f"{field}: Any" for field in form.fields]
+    for name, fields in NODE_FORMS.items():
+        what = f"``{FOLDED[name]}`` of its arguments" if name in FOLDED else f"The node ``{name[2:]}``, kept as written"
+        params = [f"{field}: Any" for field in fields]
         rows[name[2:]] = [*signature(name[2:], params, "Any"), *doc_lines(f"{what}.", "    ")]
     for name, row in INTRINSICS.items():
         rows[name[2:]] = intrinsic(row)
@@ -101,9 +101,9 @@ def tir_rows() -> list[str]:
                 f"class {dtype}x{lanes}(_Value):",
                 *doc_lines(f"{lanes} lanes of {dtype}.", "    "),
             ]
-    for old, renamed in RENAMED.items():
+    for old, new in CANONICAL.items():
         if old.startswith("T."):
-            rows[old[2:]] = [f"{old[2:]} = {renamed.new[2:]}"]
+            rows[old[2:]] = [f"{old[2:]} = {new[2:]}"]
     return flat(rows, (PARTS / "tir.pyi").read_text(encoding="utf-8"))
 
 
@@ -170,9 +170,9 @@ def relax_rows() -> list[str]:
             groups.setdefault(group, []).extend(["", "    @staticmethod", *operator(known[name], "    ")])
     for group, lines in groups.items():
         rows[group] = [f"class {group}:", f'    """Operators ``R.{group}.*``."""', *lines]
-    for old, renamed in RENAMED.items():
+    for old, new in CANONICAL.items():
         if old.startswith("R."):
-            rows.setdefault(old[2:], [old[2:] + (": Any = ..." if old == "R.Any" else f" = {renamed.new[2:]}")])
+            rows.setdefault(old[2:], [old[2:] + (": Any = ..." if old == "R.Any" else f" = {new[2:]}")])
     rows.pop("Any", None)
     return flat(rows, (PARTS / "relax.pyi").read_text(encoding="utf-8"))
 

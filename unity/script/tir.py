@@ -50,7 +50,7 @@ def _known() -> dict[str, str]:
     aliases = {old: f"Earlier name of ``{new}``." for old, new in CANONICAL.items() if old.startswith("T.")}
     written = (*VALUE_FORMS, *STATEMENT_FORMS, *FRAMES, "T.Then", "T.Else", *AXES, *LOOPS, "T.grid")
     plain = {name: f"``{name}`` of script." for name in written}
-    forms = {name: f"``{name}({', '.join(form.fields)})``." for name, form in NODE_FORMS.items()}
+    forms = {name: f"``{name}({', '.join(fields)})``." for name, fields in NODE_FORMS.items()}
     types = {
         f"T.{name}": f"``T.{name}(value)``: a {name} scalar; ``T.{name}`` its type."
         for name in (*DTYPES, "handle", "void")

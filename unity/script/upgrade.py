@@ -22,7 +22,7 @@ from .parser import syntax as s
 from .parser.names_bound import bound_names, nodes_of
 from .reader.common.scope import dtype_name
 from .rewriter import Edits, Rewriter
-from .spelling.spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, RENAMED, UNQUALIFIED
+from .spelling.spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, REORDERED, UNQUALIFIED
 
 _DPS = frozenset(("R.call_dps", "R.call_inplace", "R.call_dps_with_grad"))
 _BRACKETED = frozenset(("T.Buffer", "T.Ptr", "T.handle", "R.Tensor", "R.Shape", "R.Tuple", "R.Callable"))
@@ -117,8 +117,8 @@ class _Upgrader(Rewriter):
         elif path == "T.Ptr":
             new = "handle"
         else:
-            row = RENAMED.get(f"{path[0]}.{node.name}")
-            if row is None or not row.same_arguments or row.old in ("T.let", "T.sblock_alloc_buffer"):
+            old = f"{path[0]}.{node.name}"
+            if old not in CANONICAL or old in REORDERED or old in ("T.let", "T.sblock_alloc_buffer"):
                 return
         end = node.end + self.base
         self.edits.replace(end - len(node.name), end, new)
@@ -255,9 +255,9 @@ class _Upgrader(Rewriter):
         """The call family of every era -> ``R.call_dps(f, (x, w), R.Tensor(...))``."""
         written = dotted(node.func)
         assert written is not None
-        row = RENAMED.get("R." + written.rpartition(".")[2])
-        if row is not None:
-            self.rename(node.func, row.new[2:])
+        new_name = CANONICAL.get("R." + written.rpartition(".")[2])
+        if new_name is not None:
+            self.rename(node.func, new_name[2:])
         args = node.args
         dtype = next((k for k in node.keywords if k.name == "dtype"), None)
         if len(args) >= 3 and isinstance(args[0], (s.TupleLit, s.ListLit)):

@@ -22,8 +22,7 @@ def nodes_of(top: s.Syntax) -> list[s.Syntax]:
             if at is not top:
                 found.append(at)
             if at is top or not isinstance(at, s.FunctionDef):
-                names = type(at).__dataclass_fields__
-                stack.extend([getattr(at, name) for name in reversed(list(names))])
+                stack.extend([getattr(at, name) for name in reversed(type(at).__match_args__)])
             else:
                 stack.extend(reversed(at.decorators))
     return found

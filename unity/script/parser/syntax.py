@@ -7,10 +7,19 @@ is looked up. Invariant: a node never refers to a parser object, so a tree outli
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, dataclass_transform
 
 
-@dataclass(slots=True, eq=False)
-class Syntax:
+@dataclass_transform(eq_default=False)
+class _Kind(type):
+    """The class of the kinds of syntax: each is a dataclass with slots, compared by identity."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> type:
+        made: type = super().__new__(cls, name, bases, body | {"__slots__": tuple(body.get("__annotations__", ()))})
+        return dataclass(eq=False)(made)
+
+
+class Syntax(metaclass=_Kind):
     """Base of all nodes; ``text[start:end]`` is what was written."""
 
     start: int
@@ -20,14 +29,12 @@ class Syntax:
 # -------------------------------------------------------------------------------------------------------- expressions
 
 
-@dataclass(slots=True, eq=False)
 class Name(Syntax):
     """A plain name."""
 
     name: str
 
 
-@dataclass(slots=True, eq=False)
 class Attribute(Syntax):
     """``value.name``."""
 
@@ -35,7 +42,6 @@ class Attribute(Syntax):
     name: str
 
 
-@dataclass(slots=True, eq=False)
 class Keyword(Syntax):
     """``name=value`` in a call; ``name`` is None for ``**value``."""
 
@@ -43,7 +49,6 @@ class Keyword(Syntax):
     value: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class Call(Syntax):
     """``func(args, keywords)``."""
 
@@ -52,7 +57,6 @@ class Call(Syntax):
     keywords: list[Keyword]
 
 
-@dataclass(slots=True, eq=False)
 class Subscript(Syntax):
     """``value[items]``."""
 
@@ -60,7 +64,6 @@ class Subscript(Syntax):
     items: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class Slice(Syntax):
     """``lower:upper:step`` inside a subscript."""
 
@@ -69,7 +72,6 @@ class Slice(Syntax):
     step: Syntax | None
 
 
-@dataclass(slots=True, eq=False)
 class BinOp(Syntax):
     """``left op right`` for arithmetic, bit and boolean operators (see ``spelling.INFIX``)."""
 
@@ -78,7 +80,6 @@ class BinOp(Syntax):
     right: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class Compare(Syntax):
     """``first op0 rest0 op1 rest1 ...``."""
 
@@ -87,7 +88,6 @@ class Compare(Syntax):
     rest: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class Unary(Syntax):
     """``-x``, ``+x``, ``~x``, ``not x``."""
 
@@ -95,7 +95,6 @@ class Unary(Syntax):
     value: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class IfExp(Syntax):
     """``then if condition else otherwise``."""
 
@@ -104,7 +103,6 @@ class IfExp(Syntax):
     otherwise: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class Lambda(Syntax):
     """``lambda params: body``."""
 
@@ -112,21 +110,18 @@ class Lambda(Syntax):
     body: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class TupleLit(Syntax):
     """``(a, b)`` or bare ``a, b``."""
 
     items: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class ListLit(Syntax):
     """``[a, b]``."""
 
     items: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class DictLit(Syntax):
     """``{k: v}``; a key is None for ``**v``."""
 
@@ -134,35 +129,30 @@ class DictLit(Syntax):
     values: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class Number(Syntax):
     """An integer or float literal."""
 
     value: int | float
 
 
-@dataclass(slots=True, eq=False)
 class String(Syntax):
     """A string literal, adjacent ones joined."""
 
     value: str
 
 
-@dataclass(slots=True, eq=False)
 class Literal(Syntax):
     """``True``, ``False``, ``None`` or ``...``."""
 
     value: object
 
 
-@dataclass(slots=True, eq=False)
 class Starred(Syntax):
     """``*value``."""
 
     value: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class ListComp(Syntax):
     """``[item for target in source if conditions]``, also the generator form."""
 
@@ -172,7 +162,6 @@ class ListComp(Syntax):
     conditions: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class Refused(Syntax):
     """A form of Python that script does not have; ``kind`` names it (``walrus``, ``f-string``, ``try``, ...)."""
 
@@ -182,7 +171,6 @@ class Refused(Syntax):
 # --------------------------------------------------------------------------------------------------------- statements
 
 
-@dataclass(slots=True, eq=False)
 class Assign(Syntax):
     """``target = value``; more than one target for a chain ``a = b = value``."""
 
@@ -190,7 +178,6 @@ class Assign(Syntax):
     value: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class AnnAssign(Syntax):
     """``target: annotation = value``, the value may be absent."""
 
@@ -199,7 +186,6 @@ class AnnAssign(Syntax):
     value: Syntax | None
 
 
-@dataclass(slots=True, eq=False)
 class AugAssign(Syntax):
     """``target op= value``; ``op`` without the equal sign."""
 
@@ -208,14 +194,12 @@ class AugAssign(Syntax):
     value: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class ExprStmt(Syntax):
     """An expression as a statement."""
 
     value: Syntax
 
 
-@dataclass(slots=True, eq=False)
 class For(Syntax):
     """``for target in source: body``."""
 
@@ -224,7 +208,6 @@ class For(Syntax):
     body: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class While(Syntax):
     """``while condition: body``."""
 
@@ -232,7 +215,6 @@ class While(Syntax):
     body: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class If(Syntax):
     """``if``/``elif`` clauses in order and the ``else`` body (None when absent)."""
 
@@ -240,7 +222,6 @@ class If(Syntax):
     otherwise: list[Syntax] | None
 
 
-@dataclass(slots=True, eq=False)
 class WithItem(Syntax):
     """``value as target``."""
 
@@ -248,7 +229,6 @@ class WithItem(Syntax):
     target: Syntax | None
 
 
-@dataclass(slots=True, eq=False)
 class With(Syntax):
     """``with items: body``."""
 
@@ -256,14 +236,12 @@ class With(Syntax):
     body: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class Return(Syntax):
     """``return value``."""
 
     value: Syntax | None
 
 
-@dataclass(slots=True, eq=False)
 class Assert(Syntax):
     """``assert condition, message``."""
 
@@ -271,22 +249,18 @@ class Assert(Syntax):
     message: Syntax | None
 
 
-@dataclass(slots=True, eq=False)
 class Pass(Syntax):
     """``pass``."""
 
 
-@dataclass(slots=True, eq=False)
 class Break(Syntax):
     """``break``."""
 
 
-@dataclass(slots=True, eq=False)
 class Continue(Syntax):
     """``continue``."""
 
 
-@dataclass(slots=True, eq=False)
 class Parameter(Syntax):
     """A parameter; ``star`` is ``""``, ``"*"``, ``"**"`` or ``"/"``."""
 
@@ -296,7 +270,6 @@ class Parameter(Syntax):
     star: str
 
 
-@dataclass(slots=True, eq=False)
 class TypeParameter(Syntax):
     """``name: bound`` in ``def f[name: bound](...)``."""
 
@@ -304,7 +277,6 @@ class TypeParameter(Syntax):
     bound: Syntax | None
 
 
-@dataclass(slots=True, eq=False)
 class FunctionDef(Syntax):
     """A function with its decorators."""
 
@@ -316,7 +288,6 @@ class FunctionDef(Syntax):
     body: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class ClassDef(Syntax):
     """A class with its decorators."""
 
@@ -326,21 +297,18 @@ class ClassDef(Syntax):
     body: list[Syntax]
 
 
-@dataclass(slots=True, eq=False)
 class Import(Syntax):
     """``import a.b as c`` and ``from a.b import c as d``: triples (module, name or "", bound name)."""
 
     names: list[tuple[str, str, str]]
 
 
-@dataclass(slots=True, eq=False)
 class Skipped(Syntax):
     """Stands where a statement with a syntax error was; the error is already reported."""
 
 
-@dataclass(slots=True, eq=False)
 class File(Syntax):
     """The statements of a text; ``lost`` are the names on the lines with a syntax error."""
 
     body: list[Syntax]
-    lost: frozenset[str] = frozenset()
+    lost: frozenset[str]

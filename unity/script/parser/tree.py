@@ -375,7 +375,7 @@ class TreeBuilder(Transformer[Any, Any]):
 
     def start(self, c: list[Any]) -> s.File:
         body = _flatten(c)
-        return s.File(0, body[-1].end if body else 0, body)
+        return s.File(0, body[-1].end if body else 0, body, frozenset())
 
 
 def _flatten(children: list[Any]) -> list[s.Syntax]:

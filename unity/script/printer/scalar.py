@@ -20,10 +20,10 @@ from ...ir.build import dtype_of, round_float, scalar_type
 from ...ir.expr import FloatImm, IntImm, StringImm, Var
 from ...ir.types import Expr, PrimType, prim_type
 from ..spelling.ranges import stop_of
-from ..spelling.spelling import INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY
+from ..spelling.spelling import INFIX, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY
 from .core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 
-_INFIX = {getattr(sc, name): row for name, row in INFIX_BY_NODE.items()}
+_INFIX = {getattr(sc, row.node): row for row in INFIX.values() if row.node is not None}
 _INT32_RANGE = range(-(2**31), 2**31)
 _BOOL = prim_type("bool")
 _HANDLE = prim_type("handle")

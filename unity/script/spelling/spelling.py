@@ -68,59 +68,25 @@ INFIX: dict[str, Infix] = {
 }
 """``/`` at tensor level is for floats only: an integer ``Div`` node is written ``T.truncdiv(a, b)``."""
 
-INFIX_BY_NODE: dict[str, Infix] = {row.node: row for row in INFIX.values() if row.node is not None}
-INFIX_BY_OP: dict[str, Infix] = {row.op: row for row in INFIX.values() if row.op is not None}
-
 PREFIX_GRAPH = {"-": "R.negative", "~": "R.bitwise_not", "not": "R.logical_not"}
+
 # ------------------------------------------------------------------------------------------------------- tensor nodes
 
+FOLDED: dict[str, str] = {
+    "T.max": "maximum", "T.min": "minimum", "T.truncdiv": "truncdiv", "T.truncmod": "truncmod", "T.floordiv": "floordiv",
+    "T.floormod": "floormod", "T.div": "div",
+}  # fmt: skip
+"""Calls that go through a folding helper of ``ir/build.py``."""
 
-@dataclass(slots=True, frozen=True)
-class NodeForm:
-    """A scalar node written as a call ``T.<name>(fields...)``. ``fields`` are the positional names, in order.
-    ``fold`` says that the spelling goes through the folding helper of ``ir/build.py`` (``helper``); node-name forms
-    such as ``T.Add(1, 2)`` build the raw node."""
-
-    name: str
-    node: str
-    fields: tuple[str, ...]
-    helper: str | None = None
-
-
-NODE_FORMS: dict[str, NodeForm] = {
-    row.name: row
-    for row in (
-        NodeForm("T.Add", "Add", ("a", "b")),
-        NodeForm("T.Sub", "Sub", ("a", "b")),
-        NodeForm("T.Mul", "Mul", ("a", "b")),
-        NodeForm("T.Div", "Div", ("a", "b")),
-        NodeForm("T.Mod", "Mod", ("a", "b")),
-        NodeForm("T.FloorDiv", "FloorDiv", ("a", "b")),
-        NodeForm("T.FloorMod", "FloorMod", ("a", "b")),
-        NodeForm("T.Min", "Min", ("a", "b")),
-        NodeForm("T.Max", "Max", ("a", "b")),
-        NodeForm("T.EQ", "EQ", ("a", "b")),
-        NodeForm("T.NE", "NE", ("a", "b")),
-        NodeForm("T.LT", "LT", ("a", "b")),
-        NodeForm("T.LE", "LE", ("a", "b")),
-        NodeForm("T.GT", "GT", ("a", "b")),
-        NodeForm("T.GE", "GE", ("a", "b")),
-        NodeForm("T.And", "And", ("a", "b")),
-        NodeForm("T.Or", "Or", ("a", "b")),
-        NodeForm("T.Not", "Not", ("a",)),
-        NodeForm("T.Select", "Select", ("condition", "true_value", "false_value")),
-        NodeForm("T.Ramp", "Ramp", ("base", "stride", "lanes")),
-        NodeForm("T.Broadcast", "Broadcast", ("value", "lanes")),
-        NodeForm("T.Shuffle", "Shuffle", ("vectors", "indices")),
-        NodeForm("T.max", "Max", ("a", "b"), helper="maximum"),
-        NodeForm("T.min", "Min", ("a", "b"), helper="minimum"),
-        NodeForm("T.truncdiv", "Div", ("a", "b"), helper="truncdiv"),
-        NodeForm("T.truncmod", "Mod", ("a", "b"), helper="truncmod"),
-        NodeForm("T.floordiv", "FloorDiv", ("a", "b"), helper="floordiv"),
-        NodeForm("T.floormod", "FloorMod", ("a", "b"), helper="floormod"),
-        NodeForm("T.div", "Div", ("a", "b"), helper="div"),
-    )
-}
+NODE_FORMS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((
+        "T.Add", "T.Sub", "T.Mul", "T.Div", "T.Mod", "T.FloorDiv", "T.FloorMod", "T.Min", "T.Max", "T.EQ", "T.NE", "T.LT", "T.LE",
+        "T.GT", "T.GE", "T.And", "T.Or",
+    ), ("a", "b")),
+    "T.Not": ("a",), "T.Select": ("condition", "true_value", "false_value"), "T.Ramp": ("base", "stride", "lanes"),
+    "T.Broadcast": ("value", "lanes"), "T.Shuffle": ("vectors", "indices"), **dict.fromkeys(FOLDED, ("a", "b")),
+}  # fmt: skip
+"""Scalar nodes as calls, with their arguments in order: the class of the name in ``ir/scalar.py``, built as it is, and ``FOLDED``."""
 
 # ---------------------------------------------------------------------------------------------------------- data types
 
@@ -136,78 +102,42 @@ DTYPE_ALIASES = {"boolean": "bool", "e4m3_float8": "float8_e4m3fn", "e5m2_float8
 # --------------------------------------------------------------------------------------------------------- statements
 
 LOOPS: dict[str, str] = {
-    "range": "serial", "T.serial": "serial", "T.parallel": "parallel", "T.vectorized": "vectorized",
+    "T.serial": "serial", "range": "serial", "T.parallel": "parallel", "T.vectorized": "vectorized",
     "T.unroll": "unrolled", "T.unrolled": "unrolled", "T.thread_binding": "thread_binding",
 }  # fmt: skip
-"""Loop spelling -> ``For.kind``. ``T.grid`` is a nest of serial loops."""
+"""Loop spelling -> ``For.kind``, of each kind the canonical one first. ``T.grid`` is a nest of serial loops."""
 
-LOOP_CANONICAL = {
-    "serial": "T.serial", "parallel": "T.parallel", "vectorized": "T.vectorized", "unrolled": "T.unroll",
-    "thread_binding": "T.thread_binding",
-}  # fmt: skip
+LOOP_CANONICAL = {kind: name for name, kind in reversed(LOOPS.items())}
 
 AXES: dict[str, str] = {
     "T.axis.spatial": "S", "T.axis.S": "S", "T.axis.reduce": "R", "T.axis.R": "R",
     "T.axis.scan": "scan", "T.axis.opaque": "opaque", "T.axis.O": "opaque",
 }  # fmt: skip
-"""Axis spelling -> ``IterVar.kind``. ``T.axis.remap("SSR", [...])`` takes each domain from the loop it names."""
+"""Axis spelling -> ``IterVar.kind``, the canonical one first. ``T.axis.remap("SSR", [...])`` takes each domain from the loop it
+names."""
 
-AXIS_CANONICAL = {"S": "T.axis.spatial", "R": "T.axis.reduce", "scan": "T.axis.scan", "opaque": "T.axis.opaque"}
+AXIS_CANONICAL = {kind: name for name, kind in reversed(AXES.items())}
 AXIS_LETTERS = {"S": "S", "R": "R", "C": "scan", "O": "opaque"}
 
 # ---------------------------------------------------------------------------------------------------- names over time
 
+CANONICAL: dict[str, str] = {
+    "T.sblock": "T.block", "T.sblock_attr": "T.block_attr", "T.sblock_alloc_buffer": "T.alloc_buffer",
+    "T.buffer_decl": "T.decl_buffer", "T.boolean": "T.bool", "T.ramp": "T.Ramp", "T.broadcast": "T.Broadcast",
+    "T.shuffle": "T.Shuffle", "T.select": "T.Select", "T.let": "T.Let", "T.fabs": "T.abs", "T.power": "T.pow",
+    "T.left_shift": "T.shift_left", "T.right_shift": "T.shift_right", "T.indexdiv": "T.floordiv", "T.indexmod": "T.floormod",
+    "T.tvm_call_packed": "T.call_packed", "T.tvm_call_cpacked": "T.call_cpacked", "T.Var": "T.var", "R.call_tir": "R.call_dps",
+    "R.call_dps_packed": "R.call_dps", "R.call_tir_inplace": "R.call_inplace", "R.call_tir_with_grad": "R.call_dps_with_grad",
+    "R.match_shape": "R.match_cast", "R.Any": "R.Object", "R.ShapeExpr": "R.shape", "R.PrimValue": "R.prim_value",
+    "R.StringImm": "R.str", "R.DataTypeImm": "R.dtype", "I.cpu": "R.cpu", "I.cuda": "R.cuda", "I.gpu": "R.gpu",
+    "I.device": "R.device",
+}  # fmt: skip
+"""Names of earlier or later eras, and the names used here."""
 
-@dataclass(slots=True, frozen=True)
-class Renamed:
-    """A name of an earlier or later era, and the name used here. ``same_arguments`` is False where the argument
-    order or the meaning differs, so that an upgrade of the text must rewrite the call and not the name alone."""
-
-    old: str
-    new: str
-    same_arguments: bool = True
-
-
-RENAMED: dict[str, Renamed] = {
-    row.old: row
-    for row in (
-        Renamed("T.sblock", "T.block"),
-        Renamed("T.sblock_attr", "T.block_attr"),
-        Renamed("T.sblock_alloc_buffer", "T.alloc_buffer"),
-        Renamed("T.buffer_decl", "T.decl_buffer"),
-        Renamed("T.boolean", "T.bool"),
-        Renamed("T.ramp", "T.Ramp"),
-        Renamed("T.broadcast", "T.Broadcast"),
-        Renamed("T.shuffle", "T.Shuffle"),
-        Renamed("T.select", "T.Select"),
-        Renamed("T.let", "T.Let"),
-        Renamed("T.fabs", "T.abs"),
-        Renamed("T.power", "T.pow"),
-        Renamed("T.left_shift", "T.shift_left"),
-        Renamed("T.right_shift", "T.shift_right"),
-        Renamed("T.indexdiv", "T.floordiv"),
-        Renamed("T.indexmod", "T.floormod"),
-        Renamed("T.tvm_call_packed", "T.call_packed"),
-        Renamed("T.tvm_call_cpacked", "T.call_cpacked"),
-        Renamed("T.Var", "T.var"),
-        Renamed("R.call_tir", "R.call_dps", same_arguments=False),
-        Renamed("R.call_dps_packed", "R.call_dps", same_arguments=False),
-        Renamed("R.call_tir_inplace", "R.call_inplace", same_arguments=False),
-        Renamed("R.call_tir_with_grad", "R.call_dps_with_grad", same_arguments=False),
-        Renamed("R.match_shape", "R.match_cast", same_arguments=False),
-        Renamed("R.Any", "R.Object"),
-        Renamed("R.ShapeExpr", "R.shape"),
-        Renamed("R.PrimValue", "R.prim_value"),
-        Renamed("R.StringImm", "R.str"),
-        Renamed("R.DataTypeImm", "R.dtype"),
-        Renamed("I.cpu", "R.cpu"),
-        Renamed("I.cuda", "R.cuda"),
-        Renamed("I.gpu", "R.gpu"),
-        Renamed("I.device", "R.device"),
-    )
-}
-
-CANONICAL: dict[str, str] = {row.old: row.new for row in RENAMED.values()}
+REORDERED = frozenset((
+    "R.call_tir", "R.call_dps_packed", "R.call_tir_inplace", "R.call_tir_with_grad", "R.match_shape",
+))  # fmt: skip
+"""Those of them whose order of arguments or meaning differs: an upgrade of the text rewrites the call and not the name alone."""
 
 KEYWORDS: dict[str, str] = {
     "out_ty": "out_ty", "out_sinfo": "out_ty", "ty_args": "ty_args", "sinfo_args": "ty_args", "type_args": "ty_args",

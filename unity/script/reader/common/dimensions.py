@@ -7,6 +7,7 @@ from typing import Any
 from ....ir import Expr, IntImm, PrimType, ShapeExpr
 from ....support.source import Source
 from ...parser import syntax as s
+from ...parser.names_bound import nodes_of
 from ...parser.read_text import read_tree
 from .names import symbol
 from .reading import Reading
@@ -24,24 +25,13 @@ def quoted(r: Reading, text: str, node: s.Syntax) -> Any:
     if tree is None or errors or len(tree.body) != 1 or type(tree.body[0]) is not s.ExprStmt:
         raise r.error("E106", f"cannot read {text!r} as an expression", node)
     expression = tree.body[0].value
-    _move(expression, node.start, node.end)
+    for at in [expression, *nodes_of(expression)]:  # they get the place of the string
+        at.start, at.end = node.start, node.end
     defining, r.defining = r.defining, True
     try:
         return read_expr(r, expression)
     finally:
         r.defining = defining
-
-
-def _move(node: Any, start: int, end: int) -> None:
-    """Give a parsed text the place of the string it stood in."""
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, s.Syntax):
-            at.start, at.end = start, end
-            stack.extend([getattr(at, name) for name in type(at).__dataclass_fields__ if name not in ("start", "end")])
-        elif isinstance(at, (list, tuple)):
-            stack.extend(at)
 
 
 def dimension(r: Reading, value: Any, node: s.Syntax) -> Expr:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....ir import Call, Expr, PrimType
 from ...parser import syntax as s
-from ...spelling.spelling import INFIX_BY_OP
+from ...spelling.spelling import INFIX
 from .calls import read_call
 from .names import path_of, read_name
 from .plain import PLAIN_COMPARE, fold_binary, is_number
@@ -21,7 +21,7 @@ from .scope import Dotted, Scope, outside_value
 from .targets import bind_target
 from .values import MAX_DEPTH, read_expr, read_integer, read_items, read_sequence, too_deep
 
-_CALLED = frozenset(row.text for row in INFIX_BY_OP.values())
+_CALLED = frozenset(text for text, row in INFIX.items() if row.op is not None)
 """Operators that are intrinsics in tensor programs."""
 _REFUSED = {
     "f-string": "an f-string: script has no text formatting",

@@ -5,7 +5,6 @@ Not here: operators (``operators.py``).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -131,7 +130,8 @@ def _layout_transform(r: Reading, path: str, node: s.Call) -> Expr:
     lambdas = {k: a for k, a in enumerate(node.args) if type(a) is s.Lambda}
     named = [k for k in node.keywords if type(k.value) is s.Lambda]
     rest = [a for k, a in enumerate(node.args) if k not in lambdas]
-    args, keywords = arguments(r, replace(node, args=rest, keywords=[k for k in node.keywords if k not in named]))
+    kept = [k for k in node.keywords if k not in named]
+    args, keywords = arguments(r, s.Call(node.start, node.end, node.func, rest, kept))
     for at, function in lambdas.items():
         args.insert(at, read_index_map(r, function))
     for keyword in named:

@@ -6,20 +6,17 @@ helpers of ``ir/build.py``. A bare integer is int64 in an index and takes the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ....ir import Buffer, Expr, IterVar, StringImm, build as b
+from ....ir import Buffer, Expr, IterVar, StringImm, build as b, scalar
 from ...parser import syntax as s
 from ...spelling.spelling import INFIX
 from ..common.plain import is_number
 from ..common.reading import Reading
 from ..common.values import as_expr, as_operand, read_expr
 
-_BUILD: dict[str, Callable[..., Expr]] = {
-    "+": b.add, "-": b.sub, "*": b.mul, "/": b.div, "//": b.floordiv, "%": b.floormod, "==": b.eq, "!=": b.ne, "<": b.lt,
-    "<=": b.le, ">": b.gt, ">=": b.ge, "and": b.logical_and, "or": b.logical_or,
-}  # fmt: skip
+_BUILD = {text: b.OPERATORS[getattr(scalar, row.node)] for text, row in INFIX.items() if row.node} | {"/": b.div}
+"""The constructors of operators that are nodes, which fold."""
 
 
 def convert(r: Reading, value: Any, node: s.Syntax) -> Expr:

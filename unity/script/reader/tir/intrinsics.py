@@ -5,7 +5,6 @@ Invariant: forms with the name of a node build the raw node, ``T.max`` and its l
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ....ffi.dtype import DataType
@@ -29,32 +28,29 @@ from ....ir import (
 from ....ir.intrinsic import INTRINSICS
 from ....support.errors import suggest
 from ...parser import syntax as s
-from ...spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST, NAME_FIRST, NODE_FORMS
+from ...spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST, FOLDED, NAME_FIRST, NODE_FORMS
 from ..common.calls import arguments
 from ..common.reading import Reading, bind_arguments
 from ..common.types import result_type
 from ..common.values import as_expr, as_index, as_integer, as_operand, as_sequence, as_text, as_typed
 from .expr import as_argument
 
-_HELPERS: dict[str, Callable[..., Expr]] = {
-    "maximum": b.maximum, "minimum": b.minimum, "truncdiv": b.truncdiv, "truncmod": b.truncmod, "floordiv": b.floordiv,
-    "floormod": b.floormod, "div": b.div,
-}  # fmt: skip
 _MAX_LANES = 65536
 
 
 def node_form(r: Reading, path: str, node: s.Call) -> Expr:
     """A scalar node written as a call."""
-    form = NODE_FORMS[path]
+    fields, name = NODE_FORMS[path], path[2:]
     args, keywords = arguments(r, node)
-    if form.node == "Select":
+    if name == "Select":
         keywords = {"condition" if key == "cond" else key: value for key, value in keywords.items()}
-    bound = bind_arguments(r, node, path, form.fields, args, keywords, len(form.fields))
-    first, *rest = [bound[field] for field in form.fields]
+    bound = bind_arguments(r, node, path, fields, args, keywords, len(fields))
+    first, *rest = [bound[field] for field in fields]
     span = r.span(node)
-    if form.helper is not None:
-        return _HELPERS[form.helper](as_operand(r, first, node), as_operand(r, rest[0], node), span)
-    match form.node:
+    if path in FOLDED:
+        folded: Expr = getattr(b, FOLDED[path])(as_operand(r, first, node), as_operand(r, rest[0], node), span)
+        return folded
+    match name:
         case "Ramp":
             x, y = b.unify(as_index(r, first, node), as_operand(r, rest[0], node))
             lanes, scalable = _lanes(r, rest[1], node)
@@ -76,8 +72,8 @@ def node_form(r: Reading, path: str, node: s.Call) -> Expr:
             x, y = b.unify(as_operand(r, rest[0], node), as_operand(r, rest[1], node))
             return scalar_nodes.Select(as_expr(r, first, node), x, y, b.scalar_type(x), span)
     x, y = b.unify(as_operand(r, first, node), as_operand(r, rest[0], node))
-    result: type[scalar_nodes.Binary] = getattr(scalar_nodes, form.node)
-    compares = issubclass(result, scalar_nodes.Compare) or form.node in ("And", "Or")
+    result: type[scalar_nodes.Binary] = getattr(scalar_nodes, name)
+    compares = issubclass(result, scalar_nodes.Compare) or name in ("And", "Or")
     return result(x, y, b.bool_like(x) if compares else b.scalar_type(x), span)
 
 
