@@ -86,7 +86,7 @@ NODE_FORMS: dict[str, tuple[str, ...]] = {
     "T.Not": ("a",), "T.Select": ("condition", "true_value", "false_value"), "T.Ramp": ("base", "stride", "lanes"),
     "T.Broadcast": ("value", "lanes"), "T.Shuffle": ("vectors", "indices"), **dict.fromkeys(FOLDED, ("a", "b")),
 }  # fmt: skip
-"""Scalar nodes as calls, with their arguments in order: the class of the name in ``ir/scalar.py``, built as it is, and ``FOLDED``."""
+"""Scalar nodes as calls, with their arguments in order: the class of the name in ``ir/scalar.py`` as it is, and ``FOLDED``."""
 
 # ---------------------------------------------------------------------------------------------------------- data types
 
