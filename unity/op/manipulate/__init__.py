@@ -1,3 +1,3 @@
 """Operators that make, move and choose elements: shapes, slices, layouts, gathers, scatters."""
 
-from . import create, index, layout, manipulate, scatter, scatter_loops as scan, slicing
+from . import create, gather, index, layout, manipulate, scatter, slicing

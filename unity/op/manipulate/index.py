@@ -1,4 +1,4 @@
-"""Choosing elements by index tensors: take, gather, one_hot.
+"""Choosing slices by index: take, one_hot; what index tensors mean. Elements by index tensors: gather.py.
 
 An index below 0 counts from the end; one outside is clamped to the nearest element, so that no index reads other memory.
 That needs an element: the type rules ask for one (``check_indexable``), and what they cannot prove is checked at run time.
@@ -28,7 +28,6 @@ from ..common.type_rules import (
     fail,
     int_attr,
     product,
-    put_at,
     tensor_arg,
     with_rank,
     with_shape,
@@ -169,54 +168,6 @@ take = row(
     grad=_take_grad,
     samples="f32[5,3], i32[4](-5,5), axis=0; f32[5,3], i32[2,2](0,3), axis=-1; f32[5], i32[3](0,5); "
     "f32[5,3], i32[4](-9,9), axis=0, mode=each('nan', 'wrap')",
-)
-
-
-def _gather_type(call: Call) -> Type:
-    ty, indices = tensor_arg(call, 0, "data"), index_tensor(call, 1)
-    if ty.ndim != -1 and indices.ndim != -1 and ty.ndim != indices.ndim:
-        raise fail(call, "E212", f"data and indices must have one rank, got {ty.ndim} and {indices.ndim}", arg=1)
-    axis = axis_attr(call, ty.ndim)
-    known, picked = dims(ty), dims(indices)
-    if known is not None and picked is not None:
-        check_indexable(call, axis, known[axis], picked)
-        for a, (d, p) in enumerate(zip(known, picked)):
-            if a != axis:
-                check_not_larger(call, a, p, d, ("indices", "data"))
-    return TensorType(indices.shape, ty.dtype, indices.ndim, ty.vdevice)
-
-
-def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
-    axis = axis_attr(call, x.ndim)
-    extent = x.shape[axis]
-    return te.compute(
-        indices.shape,
-        lambda *i: x[put_at(i, axis, in_range(indices[i], extent))],
-        "gather",
-    )
-
-
-def _gather_ref(data: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
-    index: list[Any] = list(np.indices(indices.shape))
-    size = data.shape[axis]
-    index[axis] = clamp_index(indices, size)
-    return np.asarray(data[tuple(index)])
-
-
-def _gather_grad(call: Call, g: Expr) -> list[Any]:
-    x, indices = call.args
-    return [R.scatter_elements(R.zeros_like(x), indices, g, axis=int_attr(call, "axis"), reduction="add"), None]
-
-
-gather_elements = row(
-    "gather_elements",
-    ("data", "indices", attribute("axis", 0, doc="the axis; a negative one counts from the last")),
-    _gather_type,
-    "Picks elements along an axis: out[i, j] = data[indices[i, j], j] for axis 0.",
-    lower=_gather,
-    ref=_gather_ref,
-    grad=_gather_grad,
-    samples="f32[4,3], i64[2,3](-4,4), axis=0",
 )
 
 
