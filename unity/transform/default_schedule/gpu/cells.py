@@ -6,14 +6,17 @@ The loops over cells are fused and distributed over blocks of threads; reduction
 from __future__ import annotations
 
 from ....ir.buffer import Buffer
-from ....ir.expr import IntImm, Var
-from ....ir.scalar import BufferLoad
+from ....ir.build import const, dtype_of
+from ....ir.expr import Call, IntImm, Var
+from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod
 from ....ir.stmt import BufferStore
-from ....ir.walk import collect, used_vars
+from ....ir.types import Expr
+from ....ir.walk import collect, rewrite, used_vars
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.loop_nests import stride_class
+from ...tir.vectors.vectorize_loop import BRANCHING
 from ..common.choices import choose
 from .common.stages import Stage, distribute_loop, is_multiple, one_loop_each, size_of, threads_for, variables
 
@@ -26,7 +29,7 @@ def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True)
     cells, steps = stage.of_kind("S"), [[loop] for loop in stage.loops if loop not in stage.of_kind("S")]
     most = _lanes(stage, gpu)
     lanes = choose(stage.block, "lanes", [most >> part for part in range(most.bit_length())], most)
-    if lanes > 1 and not _is_contiguous(stage) and type(stage.extents[-1]) is not IntImm:
+    if lanes > 1 and type(stage.extents[-1]) is not IntImm and not _goes_through_all(stage):
         return _bind_row_vectors(sch, stage, gpu, lanes)
     loop, *_ = one_loop_each(sch, stage, cells, *steps, count=count)
     size = size_of([e for e, kind in zip(stage.extents, stage.kinds) if (kind or "S") == "S"])
@@ -85,10 +88,10 @@ def _lanes(stage: Stage, gpu: GpuMachine) -> int:
     widest = max([access.buffer.dtype.itemsize for access in accesses])
     lanes: int = max(1, VECTOR_BYTES // widest)
     count = size_of(stage.extents)
-    if lanes == 1 or count < lanes * gpu.warp * gpu.processors or store.predicate is not None:
+    if lanes == 1 or count < lanes * gpu.warp * gpu.processors or store.predicate is not None or _is_long(store.value):
         return 1
     inner = stage.extents[-1]
-    if _is_contiguous(stage):
+    if _goes_through_all(stage):
         return lanes  # one after another in memory; the last vector may hang over
     if not is_multiple(inner, lanes):
         return 1
@@ -97,10 +100,21 @@ def _lanes(stage: Stage, gpu: GpuMachine) -> int:
     return lanes if along and stride_class(store, var) == 1 else 1  # type: ignore[arg-type]
 
 
-def _is_contiguous(stage: Stage) -> bool:
-    """True if all accesses go over whole compact buffers in the order of the loops."""
+def _is_long(value: Expr) -> bool:
+    """True if a cell takes a function that branches or divides inside, or a division of integers by a number that is not known: a
+    vector of such cells fills the registers, and does not wait for memory."""
+    divisions = collect(value, (Div, FloorDiv, FloorMod, Mod))
+    long = any([dtype_of(node).is_integral and type(node.b) is not IntImm for node in divisions])
+    return long or any([call.op_name in (*BRANCHING, "T.pow") for call in collect(value, Call)])
+
+
+def _goes_through_all(stage: Stage) -> bool:
+    """True if all accesses go over whole compact buffers in the order of the loops, and the place of a cell serves nothing else."""
     store = stage.store
-    return store is not None and all([_same_cell(a, store, stage) for a in (store, *collect(store.value, BufferLoad))])
+    if store is None or not all([_same_cell(a, store, stage) for a in (store, *collect(store.value, BufferLoad))]):
+        return False
+    without = rewrite(store.value, {BufferLoad: lambda load: const(0, dtype_of(load))})
+    return not set(used_vars(without)) & set(variables(stage))
 
 
 def _same_cell(access: BufferLoad | BufferStore, store: BufferStore, stage: Stage) -> bool:
