@@ -24,7 +24,7 @@ from unity.ir.function import Function, PrimFunc
 from unity.ir.structural import structural_equal
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.transform.validation.inputs import NoInput, make_inputs
+from unity.transform.infra.inputs import NoInput, make_inputs
 from unity.transform.validation.outcomes import difference, flat, outcome
 from unity.vm.stages import as_module
 

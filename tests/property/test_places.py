@@ -18,7 +18,7 @@ import unity
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.transform.validation.inputs import NoInput, make_inputs
+from unity.transform.infra.inputs import NoInput, make_inputs
 from unity.vm.stages import as_module
 
 ABOUT_NO_NODE = {"E531"}

@@ -13,7 +13,7 @@ from unity import te, tir
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import ROWS, Schedule, Trace
 from unity.transform.schedule.schedule import INSTEAD
-from unity.transform.schedule.traces.tvm_trace import KINDS
+from unity.transform.schedule.traces.tvm_trace import INPUTS, inputs_and_attributes, row_of, tvm_name
 
 RECORD = json.loads((Path(__file__).parent / "trace_tvm.json").read_text(encoding="utf-8"))
 """A trace as TVM 0.27 writes it, of the product below."""
@@ -48,10 +48,17 @@ def test_a_tuning_record_replays() -> None:
 
 
 def test_every_kind_of_instruction_has_its_arguments() -> None:
-    assert {name for name, _, _ in KINDS.values()} <= set(ROWS)
-    for name, inputs, attributes in KINDS.values():
-        words = [word.lstrip("*") for word in f"{inputs} {attributes}".split() if not word.startswith("_")]
-        assert set(words) <= set(ROWS[name].signature.parameters), name
+    for name, inputs in INPUTS.items():
+        assert {word.lstrip("*") for word in inputs.split()} <= set(ROWS[name].signature.parameters), name
+    for row in ROWS.values():
+        mapped = "index_map" in row.annotations
+        assert row_of(tvm_name(row.name)) is (None if mapped else row)
+        inputs, attributes = inputs_and_attributes(row)
+        names = [name.lstrip("*") for name in (*inputs, *attributes)]
+        assert sorted(names) == sorted(set(row.signature.parameters) - {"decision"})
+    assert inputs_and_attributes(ROWS["compute_at"]) == (["block", "loop"], ["preserve_unit_loops", "index"])
+    assert inputs_and_attributes(ROWS["fuse"]) == (["*loops"], ["preserve_unit_iters"])
+    assert inputs_and_attributes(ROWS["annotate"]) == (["block_or_loop", "ann_val"], ["ann_key"])
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,14 @@ class Primitives:
         reduction iterators apart. Raises ScheduleError E445.
         """
 
+    def decompose_reduction(self, block: BlockRef, loop: LoopRV) -> BlockRV:
+        """Move the initialisation of a reduction into a block before ``loop``. Returns that block.
+
+        It is named ``<name>_init``, in copies of ``loop`` and of the loops inside it that spatial iterators use; the old block becomes
+        ``<name>_update``. Raises ScheduleError E412 unless the block is a reduction block, E427 unless ``loop`` is around it and no
+        reduction loop is outside ``loop``.
+        """
+
     def blockize(self, target: ItemRef | Sequence[BlockRef], preserve_unit_iters: bool = True) -> BlockRV:
         """Turn the subtree of a loop, or neighbouring blocks with their loops, into one outer block ``<name>_o``. Returns that block.
 
@@ -182,14 +190,6 @@ class Primitives:
         A loop bound to threadIdx may drive reduction iterators of a block with an initialisation: each thread reduces its part, and
         lowering combines the parts (``lower_cross_thread_reduction``). Raises ScheduleError E425 for an unknown axis, or one that is
         bound around the block already; E411 to E417 as ``parallel`` does.
-        """
-
-    def decompose_reduction(self, block: BlockRef, loop: LoopRV) -> BlockRV:
-        """Move the initialisation of a reduction into a block before ``loop``. Returns that block.
-
-        It is named ``<name>_init``, in copies of ``loop`` and of the loops inside it that spatial iterators use; the old block becomes
-        ``<name>_update``. Raises ScheduleError E412 unless the block is a reduction block, E427 unless ``loop`` is around it and no
-        reduction loop is outside ``loop``.
         """
 
     def split(

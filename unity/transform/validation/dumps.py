@@ -17,7 +17,7 @@ from ...ir.function import Function, PrimFunc, has_global_symbol
 from ...ir.module import IRModule
 from ...script import parse
 from ...support.errors import UnityError
-from .inputs import Inputs, NoInput, make_inputs
+from ..infra.inputs import Inputs, NoInput, make_inputs
 from .outcomes import Memo, Outcome, outcome, outcomes_differ
 
 STEPS = 3_000_000

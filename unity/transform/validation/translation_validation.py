@@ -31,9 +31,9 @@ from ...support.errors import PassError, UnityError
 from ...support.options import int_option, str_option
 from ...support.recursion import deep_recursion
 from ..infra.context import BY_OPTION
+from ..infra.inputs import KINDS, Inputs, NoInput, make_inputs
 from ..infra.instruments import VerifyInstrument, internal_error
 from ..infra.passes import Instrument, Pass
-from .inputs import KINDS, Inputs, NoInput, make_inputs
 from .outcomes import Memo, Outcome, estimated_steps, outcome, outcomes_differ
 from .reproducer import save_failure
 from .shrink import shrink

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ....arith import Analyzer
-from ....arith.intset import IntSet, eval_set, of_range
+from ....arith.intset import IntSet, eval_set, of_range, union
 from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import add, const, dtype_of, is_int, le, mul, sub
 from ....ir.expr import IntImm, Var
@@ -39,13 +39,10 @@ class Fault:
     reason: str
 
 
-def common_ancestor(a: Sref, b: Sref) -> Sref:
-    """The lowest loop or block around both (their own enclosing items only)."""
-    above = set(a.above())
-    for item in b.above():
-        if item in above:
-            return item
-    return a
+def common_ancestor(first: Sref, *others: Sref) -> Sref:
+    """The lowest loop or block around all (their own enclosing items only)."""
+    around = [set(other.above()) for other in others]
+    return next((item for item in first.above() if all([item in above for above in around])), first)
 
 
 def bound_region(block: Sref, region: BufferRegion) -> list[Range]:
@@ -62,6 +59,16 @@ def relaxed_region(
     key = ("relaxed", *_cells_key(region), _span(state, block, upto, also))
     loops = [*also, *loops_of(block, upto)]
     return list(state.cached(key, lambda: _relaxed_region(state, block, region, upto, loops)))
+
+
+def box_read(
+    state: ScheduleState, readers: Sequence[Sref], buffer: Buffer, upto: Sref, also: Sequence[Sref] = ()
+) -> list[IntSet] | None:
+    """Box that holds all cells of a buffer that some blocks read, as in ``relaxed_region``; None where they read none."""
+    read = [(reader, r) for reader in readers for r in regions(state, reader.block)[0] if r.buffer is buffer]
+    boxes = [relaxed_region(state, reader, r, upto, also) for reader, r in read]
+    ana = analyzer_at(state, upto)
+    return [union(list(axis), ana) for axis in zip(*boxes)] if boxes else None
 
 
 def _cells_key(region: BufferRegion) -> tuple[Any, ...]:

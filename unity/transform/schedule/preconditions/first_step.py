@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import reduce
 
 from ....arith import Analyzer
 from ....ir.build import conjuncts, const, dtype_of, ge, is_int, logical_and
@@ -20,6 +21,11 @@ from ..core.tree import TRUE
 def conditions(predicate: Expr) -> list[Expr]:
     """The parts of a predicate; none of what always holds."""
     return [part for part in conjuncts(predicate) if not is_int(part, 1)]
+
+
+def all_of(parts: Sequence[Expr]) -> Expr:
+    """The predicate that all parts hold."""
+    return reduce(logical_and, parts, TRUE)
 
 
 def holds_at_first(ana: Analyzer, part: Expr, loops: Sequence[For]) -> bool:
@@ -47,8 +53,8 @@ def _empty_without(ana: Analyzer, loop: For, size: Var) -> bool:
 def init_predicate(ana: Analyzer, predicate: Expr, mapping: Mapping[Var, Expr], gone: Sequence[For]) -> Expr:
     """The condition of an initialisation, ``mapping`` giving the loops' values there; it does not run over the loops ``gone``."""
     variables = {loop.loop_var for loop in gone}
-    found: Expr = TRUE
-    for part in conditions(predicate):
-        if variables.isdisjoint(free_vars(part)) or not holds_at_first(ana, part, gone):
-            found = logical_and(found, substitute(part, mapping))
-    return ana.simplify(found)
+    return ana.simplify(all_of([
+        substitute(part, mapping)
+        for part in conditions(predicate)
+        if variables.isdisjoint(free_vars(part)) or not holds_at_first(ana, part, gone)
+    ]))  # fmt: skip

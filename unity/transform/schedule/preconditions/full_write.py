@@ -10,13 +10,13 @@ from __future__ import annotations
 from ....arith import Analyzer
 from ....ir.analysis import opaque_buffers
 from ....ir.buffer import BufferRegion, Range
-from ....ir.build import add, const, dtype_of, is_int, mul, sub
+from ....ir.build import dtype_of, is_int
 from ....ir.expr import Var
 from ....ir.stmt import BlockRealize, BufferStore, DeclBuffer, For, IfThenElse, SeqStmt, Stmt, While
 from ....ir.walk import collect
 from ..core.sref import Sref, inner_statements
 from ..core.state import ScheduleState
-from ..rewrites.rewriting import iteration_map, loop_range
+from ..rewrites.rewriting import iteration_map, loop_range, takes_all
 
 _Store = tuple[BufferStore, dict[Var, Range]]
 
@@ -67,18 +67,4 @@ def _reached(block: Sref, region: BufferRegion, store: _Store) -> bool:
     ana = Analyzer()
     ana.bind_iterators(block.block.iter_vars)
     found = iteration_map(access.indices, loops, None, ana)
-    if not found:
-        return False
-    for s, r in zip(found.indices, region.region):
-        one = const(1, dtype_of(r.min))
-        if not s.args:
-            if not is_int(r.extent, 1) or not ana.can_prove_equal(s.base, r.min):
-                return False
-            continue
-        if len(s.args) > 1 or not is_int(s.args[0].scale, 1):
-            return False
-        reach = mul(sub(s.args[0].extent, one), s.args[0].scale)
-        last = sub(add(r.min, r.extent), one)
-        if not ana.can_prove_equal(s.base, r.min) or not ana.can_prove_equal(add(s.base, reach), last):
-            return False
-    return True
+    return bool(found) and all([takes_all(s, r, ana) for s, r in zip(found.indices, region.region)])

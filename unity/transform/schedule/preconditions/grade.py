@@ -22,9 +22,10 @@ from ....ir.function import PrimFunc
 from ....ir.interpret import run
 from ....ir.module import IRModule
 from ....ir.stmt import For, Stmt
-from ....ir.types import Expr, PrimType
-from ....ir.walk import substitute
+from ....ir.types import Expr
+from ....ir.walk import substitute, used_vars
 from ....support.errors import UnityError
+from ...infra.inputs import InputMaker, NoInput
 from ..core.refuse import refuse
 from ..core.sref import items_below
 from ..core.state import ScheduleState
@@ -46,8 +47,8 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
             continue
         runs = 0
         for seed, (size, below) in enumerate(RUNS):
-            args = arguments(before, np.random.default_rng(seed), size, below)
-            if args is None or _iterations(before, args) > MAX_ITERATIONS:
+            made = arguments(before, seed, size, below)
+            if made is None or _iterations(before, made[0]) > MAX_ITERATIONS:
                 if not assumptions:
                     break  # asked for by the debug mask alone
                 text = f"it is not proved that {said}, and the program is too large to test it"
@@ -58,11 +59,12 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
                     root,
                     "a step that can be proved, or the same on the program with smaller extents",
                 )
+            args, sizes = made
             first = _results(before, name, args)
             if isinstance(first, str):
                 continue  # the program itself cannot run on these arguments
             runs += 1
-            difference = compare(first, _relaid_results(state, before, after, name, args), seed)
+            difference = compare(first, _relaid_results(state, before, after, name, args, sizes), seed)
             if difference is not None:
                 text = f"the program computes something else after the step: {difference}"
                 refuse(
@@ -99,11 +101,10 @@ def _results(fn: PrimFunc, name: str, args: list[Any]) -> list[np.ndarray] | str
 
 
 def _relaid_results(
-    state: ScheduleState, before: PrimFunc, after: PrimFunc, name: str, args: list[Any]
+    state: ScheduleState, before: PrimFunc, after: PrimFunc, name: str, args: list[Any], sizes: dict[Var, Expr]
 ) -> list[np.ndarray] | str:
     """Results of the function after the step on the same arguments, those of another layout moved there and back."""
     given, cell_positions = list(args), {}
-    sizes = _sizes(before, args)
     for relaid in [r for r in state.relaid if r.func == name]:
         index, pad = before.params.index(relaid.param), relaid.pad_value
         array = args[index]
@@ -134,42 +135,15 @@ def _at(pad: Pad) -> Callable[..., np.ndarray]:
     return value
 
 
-def _sizes(fn: PrimFunc, args: list[Any]) -> dict[Var, Expr]:
-    """The sizes that arguments give."""
-    bound = [(fn.buffer_map.get(param), value) for param, value in zip(fn.params, args)]
-    pairs = [(d, n) for buffer, value in bound if buffer is not None for d, n in zip(buffer.shape, value.shape)]
-    return {d: const(n, dtype_of(d)) for d, n in pairs if isinstance(d, Var)}
-
-
-def arguments(fn: PrimFunc, rng: np.random.Generator, size: int, below: int = 8) -> list[Any] | None:
-    """Random arguments of a tensor program, each free size ``size``, integers from zero up; None when they cannot be made."""
-    symbols: dict[Var, Expr] = {}
-    for buffer in fn.buffer_map.values():
-        for dim in (*buffer.shape, *buffer.strides):
-            if isinstance(dim, Var):
-                symbols.setdefault(dim, const(size, dtype_of(dim)))
-    found: list[Any] = []
-    for param in fn.params:
-        buffer = fn.buffer_map.get(param)  # type: ignore[assignment]
-        if buffer is None:
-            if not isinstance(param.ty, PrimType) or param.ty.dtype.code == "handle":
-                return None
-            symbols.setdefault(param, const(size, param.ty.dtype))
-            found.append(size)
-            continue
-        shape = [Analyzer().simplify(substitute(dim, symbols)) for dim in buffer.shape]
-        if any([type(dim) is not IntImm for dim in shape]):
-            return None
-        extents = [dim.value for dim in shape]  # type: ignore[attr-defined]
-        if any([n < 0 for n in extents]):
-            return None
-        if buffer.dtype.is_float:
-            found.append(np.asarray(rng.integers(-16, 16, extents) / 4).astype(buffer.dtype.numpy))
-        else:
-            found.append(
-                np.asarray(rng.integers(0, 2 if buffer.dtype.is_bool else below, extents)).astype(buffer.dtype.numpy)
-            )
-    return found
+def arguments(fn: PrimFunc, seed: int, size: int, below: int) -> tuple[list[Any], dict[Var, Expr]] | None:
+    """Random arguments of a tensor program, each free size ``size``, integers from zero up to ``below``, and the sizes that they
+    have; None when they cannot be made."""
+    maker = InputMaker(seed, limit=below, sizes=dict.fromkeys([var.name for var in used_vars(fn)], size))
+    try:
+        made = maker.arguments(fn)
+    except NoInput:
+        return None
+    return made, {symbol: const(n, dtype_of(symbol)) for symbol, n in maker.symbols.items()}
 
 
 def _iterations(fn: PrimFunc, args: list[Any]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from ....arith import Analyzer
 from ....arith.itermap import detect_iter_map
 from ....ir.buffer import BufferRegion
-from ....ir.build import add, const, dtype_of, ge, is_int, lt
+from ....ir.build import add, ge, is_int, lt
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import Add, FloorDiv, FloorMod, Mul, Sub
 from ....ir.structural import structural_equal
@@ -19,7 +19,7 @@ from ....ir.types import Expr
 from ....ir.walk import free_vars
 from ..core.sref import Sref
 from ..core.state import ScheduleState
-from ..rewrites.rewriting import loop_range, size_vars
+from ..rewrites.rewriting import loop_range, size_vars, takes_all
 
 _BINARY = (Add, Sub, Mul, FloorDiv, FloorMod)
 
@@ -67,10 +67,4 @@ def _runs_all(producer: Sref, used: set[Var], inner: Sequence[Sref], ana: Analyz
     found = detect_iter_map([value for _, value in chosen], ranges, predicate, "surjective", ana)
     if not found or not found.exact:
         return False
-    for (axis, _), s in zip(chosen, found.indices):
-        if len(s.args) > 1 or (s.args and not is_int(s.args[0].scale, 1)):
-            return False
-        extent = s.args[0].extent if s.args else const(1, dtype_of(axis.var))
-        if not ana.can_prove_equal(s.base, axis.domain.min) or not ana.can_prove_equal(extent, axis.domain.extent):
-            return False
-    return True
+    return all([takes_all(s, axis.domain, ana) for (axis, _), s in zip(chosen, found.indices)])

@@ -14,7 +14,7 @@ from ....arith import Analyzer
 from ....arith.itermap_inverse import Division, subspace_divide
 from ....ir.analysis import block_regions
 from ....ir.buffer import Buffer, BufferRegion, Range
-from ....ir.build import add, const, dtype_of, ge, is_int, logical_and, lt, minimum, mul, sub
+from ....ir.build import add, const, dtype_of, ge, is_int, lt, minimum, mul, sub
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
@@ -27,14 +27,15 @@ from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, ItemRef, Sref, loops_of
 from ..core.state import ScheduleState
-from ..core.tree import TRUE
 from ..preconditions.conditions import check_of, require_no_repetition, require_regular
 from ..preconditions.coverage import common_ancestor, is_defined
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
-from ..preconditions.first_step import conditions, init_predicate
+from ..preconditions.first_step import all_of, conditions, init_predicate
+from ..rewrites.inline_blocks import with_regions
 from ..rewrites.moving import Mover, body_of, position_of
 from ..rewrites.rewriting import analyzer_at, copied_nest, loop_copies, loop_range
+from .reduction import reads_of_update
 
 
 @primitive(
@@ -99,7 +100,6 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
         )
     if len(blocks) == 1:
         return blockize_one(state, blocks[0], preserve_unit_iters)
-    at = blocks[0].parent or blocks[0]
     for block in blocks:
         if block.parent is None or scope_of(block) is not scope_of(blocks[0]):
             refuse(
@@ -109,8 +109,7 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
                 block,
                 f"blockize blocks that stand directly in block {scope_of(blocks[0]).name}",
             )
-        while at not in block.above():
-            at = common_ancestor(at, block)
+    at = common_ancestor(*blocks)
     stmts = statements_of(body_of(at))
     positions = [position_of(stmts, block.block) for block in blocks]
     known = [p for p in positions if p is not None]
@@ -172,9 +171,8 @@ class _Parts:
         values = tuple([d.inner for d, axis in zip(self.divisions, self.inner) if axis is not None])
         bare = with_fields(old, iter_vars=(), init=None if drop_init else old.init)
         made = with_fields(substitute(bare, mapping), iter_vars=axes)
-        if drop_init and old.init is not None and made.reads is not None and made.writes is not None:
-            known = [r for r in made.writes if not any([structural_equal(r, x) for x in made.reads])]
-            made = with_fields(made, reads=(*known, *made.reads))
+        if drop_init and old.init is not None:
+            made = with_fields(made, reads=reads_of_update(made))
         return BlockRealize(values, self.inner_guard, made)
 
 
@@ -237,8 +235,8 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
 
 def _split_guard(block: Sref, inner: set[Var], loops: set[Var]) -> tuple[Expr, Expr]:
     """A predicate's conjuncts on the loops outside and inside. Refuses E440 for one on both."""
-    outside: Expr = TRUE
-    inside: Expr = TRUE
+    outside: list[Expr] = []
+    inside: list[Expr] = []
     for part in conditions(block.realize.predicate):
         used = [v for v in free_vars(part) if v in loops]
         within = [v for v in used if v in inner]
@@ -250,11 +248,8 @@ def _split_guard(block: Sref, inner: set[Var], loops: set[Var]) -> tuple[Expr, E
                 block,
                 "split with factors that divide, or pad_einsum first",
             )
-        if within:
-            inside = logical_and(inside, part)
-        else:
-            outside = logical_and(outside, part)
-    return outside, inside
+        (inside if within else outside).append(part)
+    return all_of(outside), all_of(inside)
 
 
 class _Outer:
@@ -354,9 +349,7 @@ def _init(state: ScheduleState, block: Sref, inside: Sequence[For], parts: _Part
     assert old.init is not None
     content = substitute(old.init, outer.replacement(parts))
     made = Block(axes, None, None, (), (), {}, f"{old.name}_init", content)
-    if old.writes is not None:
-        reads, writes = block_regions(made)
-        made = with_fields(made, reads=reads, writes=writes)
+    made = made if old.writes is None else with_regions(made)
     gone = [loop for loop in inside if loop.loop_var not in used]
     guard = init_predicate(analyzer_at(state, block, inside=False), parts.inner_guard, mapping, gone)
     bound = [loop.loop_var for loop in inside if loop.kind == "thread_binding"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....arith import Analyzer
-from ....arith.intset import IntSet, of_range, union
+from ....arith.intset import IntSet, of_range
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import buffer_load
 from ....ir.expr import Var
@@ -25,20 +25,21 @@ from ..core.state import ScheduleState
 from ..preconditions.conditions import require_regular
 from ..preconditions.coverage import (
     bound_region,
+    box_read,
     common_ancestor,
     covers,
     exact_box,
     exact_region,
-    relaxed_region,
     why_not_covered,
 )
 from ..preconditions.dependence import Scope, block_scope, regions
 from ..preconditions.domains import nest_of
 from ..preconditions.ownership import allocate
+from ..rewrites.inline_blocks import block_of_store
 from ..rewrites.moving import body_of, position_of
 from ..rewrites.parameter_layout import parameter_of
-from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over, point
-from .storage import SCOPES, known_scope, named_buffer, written_buffer
+from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over
+from .storage import named_buffer, require_scope
 
 
 @primitive(
@@ -54,21 +55,15 @@ def cache_read(
     ``read_buffer_index``: number of the buffer among those the block reads, or its name. ``consumer_blocks``: blocks that read the
     copy; default: all that read the buffer after it is written. Raises ScheduleError E438.
     """
-    buffer = read_buffer(state, block, read_buffer_index)
+    buffer = named_buffer(state, block, "read", read_buffer_index)
     require_scope(block, storage_scope)
     scope = block_scope(state, block)
     writers = only_writer(scope, block, buffer)
     readers = chosen(scope, block, buffer, consumer_blocks, scope.after(writers[0]) if writers else scope.blocks)
-    at = meeting(scope, [*writers, *readers]) if writers else scope.root
+    at = common_ancestor(*writers, *readers) if writers else scope.root
     cache = cache_buffer(state, block, buffer, storage_scope, buffer.shape)
     ana = analyzer_at(state, at)
-    boxes = [
-        relaxed_region(state, reader, r, at)
-        for reader in readers
-        for r in regions(state, reader.block)[0]
-        if r.buffer is buffer
-    ]
-    box = _declared(scope.root, buffer, [union(list(axis), ana) for axis in zip(*boxes)], ana)
+    box = _declared(scope.root, buffer, box_read(state, readers, buffer, at) or [], ana)
     inside = scope.root.parent is not None and parameter_of(state, block.func, buffer) is None
     if inside and not writers and not all([_reads_all(state, reader, buffer, at) for reader in readers]):
         state.assumptions.append(
@@ -106,13 +101,13 @@ def cache_write(
     ``write_buffer_index``: number of the buffer among those the block writes, or its name. ``consumer_blocks``: blocks that read
     the new buffer instead of the old one. Raises ScheduleError E438, E429.
     """
-    buffer = written_buffer(state, block, write_buffer_index)
+    buffer = named_buffer(state, block, "write", write_buffer_index)
     require_scope(block, storage_scope)
     scope = block_scope(state, block)
     require_only_writer(scope, block, buffer)
     direct = chosen(scope, block, buffer, consumer_blocks, scope.after(block)) if consumer_blocks else []
     readers = [r for r in scope.after(block) if buffer in scope.reads[r] and r not in direct]
-    at = meeting(scope, [block, *readers]) if readers else scope.root
+    at = common_ancestor(block, *readers) if readers else scope.root
     written = [w for w in regions(state, block.block)[1] if w.buffer is buffer]
     box = exact_region(state, block, written[0], at) if len(written) == 1 else None
     if box is None:
@@ -127,11 +122,6 @@ def cache_write(
 
 
 # ---- parts shared with reindex
-
-
-def read_buffer(state: ScheduleState, block: Sref, read_buffer_index: int | str) -> Buffer:
-    """A buffer a block reads, by place or by name. Refuses E438 for one it does not read."""
-    return named_buffer(block, regions(state, block.block)[0], read_buffer_index, "E438", "read")
 
 
 def only_writer(scope: Scope, block: Sref, buffer: Buffer) -> list[Sref]:
@@ -161,13 +151,6 @@ def require_only_writer(scope: Scope, block: Sref, buffer: Buffer) -> None:
         )
 
 
-def require_scope(block: Sref, storage_scope: str) -> None:
-    """Refuse E429 for a storage scope that is not known."""
-    if not known_scope(storage_scope):
-        refuse("E429", f"there is no storage scope {storage_scope!r}", "known scope", block,
-               f"one of: {', '.join(SCOPES)}")  # fmt: skip
-
-
 def chosen(scope: Scope, block: Sref, buffer: Buffer, given: Any, possible: Sequence[Sref]) -> list[Sref]:
     """The consumers asked for; all possible ones by default. Refuses E438 for one that does not read the buffer there."""
     readers = [b for b in possible if buffer in scope.reads[b]]
@@ -185,15 +168,6 @@ def chosen(scope: Scope, block: Sref, buffer: Buffer, given: Any, possible: Sequ
                 f"one of: {', '.join([b.name for b in readers]) or 'none reads it'}",
             )
     return wanted
-
-
-def meeting(scope: Scope, blocks: Sequence[Sref]) -> Sref:
-    """The lowest loop or block around all blocks."""
-    at = blocks[0].parent or scope.root
-    for other in blocks[1:]:
-        while at is not scope.root and at not in other.above():
-            at = common_ancestor(at, other)
-    return at
 
 
 def cache_buffer(
@@ -223,8 +197,7 @@ def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, bo
     axes = axes_over(source.shape)
     cell = tuple([axis.var for axis in axes])
     load = buffer_load(source, *cell)
-    block = Block(axes, (point(source, cell),), (point(target, cell),), (), (), {}, name,
-                  BufferStore(target, load, cell))  # fmt: skip
+    block = block_of_store(name, axes, BufferStore(target, load, cell))
     domains = {axis.var: part for axis, part in zip(axes, box)}
     nest, _ = nest_of(axes, block, domains, analyzer_at(state, at), preserve_unit_loops=True)
     return nest

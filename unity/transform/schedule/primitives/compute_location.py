@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from ....arith import Analyzer
 from ....arith.intset import IntSet, union
 from ....ir.buffer import Buffer, BufferRegion
-from ....ir.build import const, dtype_of, is_int
+from ....ir.build import is_int
 from ....ir.node import replace as with_fields
 from ....ir.stmt import NOTHING, SeqStmt, Stmt, statements_of
-from ....ir.types import Expr
 from ....ir.walk import free_vars
 from ..core.refuse import refuse
 from ..core.registry import primitive
@@ -30,6 +29,7 @@ from ..preconditions.conditions import (
     why_not_complete_or_reduction,
 )
 from ..preconditions.coverage import (
+    box_read,
     covers,
     exact_region,
     relaxed_region,
@@ -41,7 +41,7 @@ from ..preconditions.domains import Domains, nest_of, solve
 from ..preconditions.enclosing import loads_around
 from ..preconditions.independence import require_kinds
 from ..rewrites.moving import move, position_of
-from ..rewrites.rewriting import analyzer_at
+from ..rewrites.rewriting import analyzer_at, takes_all
 
 _CHECKS = ("same scope", "loop not around the block", "stage pipeline", "complete or reduction block", "whole domain")
 
@@ -90,7 +90,7 @@ def compute_at(
     ana = analyzer_at(state, loop)
     domains: Domains = {}
     for written in regions(state, block.block)[1]:
-        box = _required(state, written.buffer, consumers, loop)
+        box = box_read(state, consumers, written.buffer, loop, _threads(loop, written.buffer))
         if box is not None:
             for var, part in solve(block.block.iter_vars, written, box, ana).items():
                 domains[var] = union([domains[var], part], ana) if var in domains else part
@@ -201,17 +201,7 @@ def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
     ana = analyzer_at(state, block, inside=False)
     found = iter_map(state, block)
     for index, axis in enumerate(block.block.iter_vars):
-        s = found.indices[index] if found else None
-        whole = s is not None and len(s.args) <= 1
-        if s is not None and whole:
-            extent: Expr = s.args[0].extent if s.args else const(1, dtype_of(axis.var))
-            unit = found.exact and (not s.args or is_int(s.args[0].scale, 1))
-            whole = (
-                unit
-                and ana.can_prove_equal(extent, axis.domain.extent)
-                and ana.can_prove_equal(s.base, axis.domain.min)
-            )
-        if not whole:
+        if not (found and found.exact and takes_all(found.indices[index], axis.domain, ana)):
             reason = f": {found.errors[0]}" if found.errors else ""
             refuse("E436", f"it is not proved that the loops around block {block.name} run all of iterator {axis.var.name}{reason}",
                    "whole domain", block,
@@ -282,19 +272,6 @@ def _threads(loop: Sref, buffer: Buffer) -> list[Sref]:
         if at.loop.kind == "thread_binding" and rank <= (0 if thread.startswith("blockIdx") else 1):
             found.append(at)
     return found
-
-
-def _required(state: ScheduleState, buffer: Buffer, consumers: Sequence[Sref], loop: Sref) -> list[IntSet] | None:
-    """Box of the cells of a buffer that the consumers read in one iteration."""
-    threads = _threads(loop, buffer)
-    boxes = [
-        relaxed_region(state, c, read, loop, threads)
-        for c in consumers
-        for read in regions(state, c.block)[0]
-        if read.buffer is buffer
-    ]
-    ana = analyzer_at(state, loop)
-    return [union(list(axis), ana) for axis in zip(*boxes)] if boxes else None
 
 
 def _provided(state: ScheduleState, buffer: Buffer, producers: Sequence[Sref], loop: Sref) -> list[IntSet] | None:

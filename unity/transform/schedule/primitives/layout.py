@@ -31,23 +31,10 @@ from ..core.sref import BlockRef, Sref
 from ..core.state import LayoutChange, ScheduleState
 from ..preconditions.dependence import regions
 from ..rewrites.index_maps import no_less_than_zero, to_index_map
+from ..rewrites.inline_blocks import block_of_store
 from ..rewrites.parameter_layout import assumption, is_written, parameter_of, require_free_layout, set_parameter
-from ..rewrites.rewriting import BlockTracker, allocating_block, analyzer_at, axes_over, nest, point, replace_buffer
-from .cache import read_buffer
-from .storage import written_buffer
-
-
-def buffer_of(state: ScheduleState, block: Sref, which: Any) -> Buffer:
-    """A buffer of a block: ``("read", 0)``, ``("write", "C")``, a name, or its place among those read and then those written."""
-    kind, name = which if isinstance(which, (tuple, list)) and len(which) == 2 else ("", which)
-    if kind == "read":
-        return read_buffer(state, block, name)
-    reads, writes = regions(state, block.block)
-    if kind == "" and isinstance(name, int) and not isinstance(name, bool) and name >= len(reads):
-        return written_buffer(state, block, name - len(reads))
-    if kind == "write" or (isinstance(name, str) and name in [w.buffer.name for w in writes]):
-        return written_buffer(state, block, name)
-    return read_buffer(state, block, name)
+from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over, nest, point, replace_buffer
+from .storage import buffer_of, owner_of
 
 
 def _which(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any:
@@ -64,7 +51,7 @@ def _which(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any:
 
 def _buffer_map(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> IndexMap:
     block: Sref = args["block"]
-    return to_index_map(state, block.func, value, buffer_of(state, block, args["buffer"]).shape, separators=True)
+    return to_index_map(state, block.func, value, buffer_of(state, block, args["buffer"])[1].shape, separators=True)
 
 
 def _pad_value(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any:
@@ -73,7 +60,7 @@ def _pad_value(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any
         value = value.value
     block: Sref = args["block"]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        dtype = buffer_of(state, block, args["buffer"]).dtype
+        dtype = buffer_of(state, block, args["buffer"])[1].dtype
         if not dtype.is_float and not (math.isfinite(value) and wrap_int(int(value), dtype) == value):
             refuse("E444", f"the pad value {value} is not of type {dtype.name}", "a pad value", block, "pad_value=0")
         return value if dtype.is_float else int(value)
@@ -91,17 +78,7 @@ def _pad_value(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any
 
 def _owner(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:
     """The block that allocates a buffer, the root block for a parameter. Refuses E444 where it is not accessed by index alone."""
-    found = allocating_block(block, buffer)
-    if found is None and parameter_of(state, block.func, buffer) is not None:
-        found = state.root(block.func)
-    if found is None:
-        refuse(
-            "E444",
-            f"{buffer.name} is allocated inside a loop",
-            "a buffer of the function",
-            block,
-            "take this step before parallel",
-        )
+    found = owner_of(state, block, buffer, "E444")
     opaque = [*opaque_buffers(found.block), *[d.buffer for d in collect(found.block, DeclBuffer)]]
     views = [m.source.buffer for b in collect(found.block, Block) for m in b.match_buffers]
     if any([other is buffer or other.data is buffer.data for other in (*opaque, *views)]):
@@ -149,7 +126,7 @@ def transform_layout(
     hold the pad value there: ``T.assume`` states it in the program, and the interpreter checks it. ``assume_injective_transform``:
     test a map that cannot be proved to keep cells apart. Raises ScheduleError E444.
     """
-    found = buffer_of(state, block, buffer)
+    _, found = buffer_of(state, block, buffer)
     owner = _owner(state, block, found)
     param = parameter_of(state, block.func, found)
     written = is_written(state, block.func, found)
@@ -263,15 +240,15 @@ def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, fil
         value = cast(pad_value.map_indices(cell)[0], buffer.dtype)
     else:
         value = const(pad_value, buffer.dtype)
-    region = (point(buffer, cell),)
     if filled:
         guard = substitute(condition, dict(zip(inverse.initial_indices, loops)))
-        block = Block(axes, (), region, (), (), {}, f"{buffer.name}_pad", BufferStore(buffer, value, cell))
+        block = block_of_store(f"{buffer.name}_pad", axes, BufferStore(buffer, value, cell))
     else:
         guard = const(True)
         here = substitute(condition, dict(zip(inverse.initial_indices, cell)))
         load = buffer_load(buffer, *cell)
-        block = Block(axes, region, (), (), (), {}, f"{buffer.name}_assumption", assumption(load, here, value))
+        read = (point(buffer, cell),)
+        block = Block(axes, read, (), (), (), {}, f"{buffer.name}_assumption", assumption(load, here, value))
     return nest([(v, n, "serial") for v, n in zip(loops, buffer.shape)], BlockRealize(tuple(loops), guard, block))
 
 
@@ -282,7 +259,7 @@ def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, fil
 )
 def set_axis_separator(state: ScheduleState, block: BlockRef, buffer: Any, axis_separators: list[int]) -> None:
     """Divide the axes of a buffer into groups, each a dimension of the physical memory. Raises ScheduleError E444."""
-    found = buffer_of(state, block, buffer)
+    _, found = buffer_of(state, block, buffer)
     owner = _owner(state, block, found)
     param = parameter_of(state, block.func, found)
     if list(axis_separators) != sorted(set(axis_separators)) or any(

@@ -65,9 +65,7 @@ def _around_consumers(state: ScheduleState, block: Sref) -> list[Sref]:
     consumers = scope.consumers(block)
     if not consumers:
         return []
-    at = consumers[0]
-    for other in consumers[1:]:
-        at = common_ancestor(at, other)
+    at = common_ancestor(*consumers)
     around = [at, *at.above()]
     return [s for s in around[: around.index(scope.root)] if not s.is_block][::-1]
 

@@ -31,7 +31,8 @@ from ..preconditions.distinct import require_distinct
 from ..preconditions.domains import nest_of
 from ..preconditions.first_step import conditions
 from ..preconditions.ownership import allocate
-from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over, copied_nest, loop_copies, point
+from ..rewrites.inline_blocks import block_of_store
+from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over, copied_nest, loop_copies
 
 
 @primitive(
@@ -131,9 +132,7 @@ def _inside(
             bounds[item.loop.loop_var] = Range(const(0, dtype_of(value)), const(extent, dtype_of(value)))
             values[k] = ana.simplify(add(value, low))
     bound = dict(zip([axis.var for axis in old.iter_vars], values))
-    guard = realize.predicate
-    for part in left:
-        guard = logical_and(guard, substitute(part, bound))
+    guard = reduce(logical_and, [substitute(part, bound) for part in left], realize.predicate)
     made = with_fields(old, body=store)
     stmt: Stmt = BlockRealize(tuple(values), guard, made, realize.span)
     for item in reversed(loops):
@@ -289,16 +288,7 @@ def _pad(
         if access is not store:
             inside = [lt(v, n) for v, n, m in zip(cell, source.shape, made.shape) if not ana.can_prove_equal(n, m)]
             value = if_then_else(reduce(logical_and, inside), value, const(0, source.dtype))
-        copy = Block(
-            axes,
-            (point(source, cell),),
-            (point(target, cell),),
-            (),
-            (),
-            {},
-            f"{access.buffer.name}_pad",
-            BufferStore(target, value, cell),
-        )
+        copy = block_of_store(f"{access.buffer.name}_pad", axes, BufferStore(target, value, cell))
         (after if access is store else before).append(nest_of(axes, copy, {}, ana, preserve_unit_loops=True)[0])
     tracker = _Wider(wide, block, {**{old.data: new.data for old, new in table.items()}, **table})
     stmt = tracker(top.loop)

@@ -11,13 +11,12 @@ from typing import Any
 
 from ....arith.index_map import IndexMap
 from ....arith.intset import of_range
-from ....ir.analysis import block_regions
 from ....ir.buffer import Buffer, BufferRegion
 from ....ir.build import buffer_load, const, dtype_of, ge, is_int, lt
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
-from ....ir.stmt import Block, BufferStore, Stmt
+from ....ir.stmt import BufferStore, Stmt
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, free_vars, substitute
@@ -27,24 +26,15 @@ from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref
 from ..core.state import ScheduleState
 from ..preconditions.conditions import require_regular
-from ..preconditions.coverage import covers, relaxed_region, why_not_covered
+from ..preconditions.coverage import common_ancestor, covers, relaxed_region, why_not_covered
 from ..preconditions.dependence import block_scope, regions
 from ..preconditions.domains import nest_of
 from ..rewrites.index_maps import no_less_than_zero
+from ..rewrites.inline_blocks import block_of_store
 from ..rewrites.rewriting import analyzer_at, point, replace_buffer
 from .block_layout import iterator_map
-from .cache import (
-    cache_buffer,
-    chosen,
-    insert,
-    meeting,
-    only_writer,
-    read_buffer,
-    require_between,
-    require_only_writer,
-    require_scope,
-)
-from .storage import written_buffer
+from .cache import cache_buffer, chosen, insert, only_writer, require_between, require_only_writer
+from .storage import buffer_of, named_buffer, require_scope
 
 _CHECKS = ("one access", "accesses inside the buffer", "one cell for each iteration")
 
@@ -64,7 +54,8 @@ def reindex_cache_read(
     ``lambda i, j, k: (j // 64, k, j % 64)`` packs an operand of a matrix product. ``read_buffer_index``: as in ``cache_read``; the
     block must access the buffer at one place. Raises ScheduleError E438, also if two iterations would share a cell.
     """
-    return _read(state, block, read_buffer(state, block, read_buffer_index), storage_scope, index_map, storage_scope)
+    buffer = named_buffer(state, block, "read", read_buffer_index)
+    return _read(state, block, buffer, storage_scope, index_map, storage_scope)
 
 
 @primitive(
@@ -79,9 +70,8 @@ def reindex_cache_write(
     """Let a block write into a buffer in ``storage_scope``, laid out by ``index_map`` of its iterators, and copy that out
     afterwards. Returns the copying block. Raises ScheduleError E438, E429.
     """
-    return _write(
-        state, block, written_buffer(state, block, write_buffer_index), storage_scope, index_map, storage_scope
-    )
+    buffer = named_buffer(state, block, "write", write_buffer_index)
+    return _write(state, block, buffer, storage_scope, index_map, storage_scope)
 
 
 @primitive(
@@ -94,17 +84,13 @@ def reindex(state: ScheduleState, block: BlockRef, buffer: Any) -> BlockRef:
 
     ``buffer``: ``("read", 0)``, ``("write", 0)``, or a name. Raises ScheduleError E438.
     """
-    kind, which = buffer if isinstance(buffer, (tuple, list)) and len(buffer) == 2 else ("", buffer)
-    writes = regions(state, block.block)[1]
-    if kind not in ("read", "write"):
-        kind = "write" if isinstance(which, str) and which in [w.buffer.name for w in writes] else "read"
-    found = written_buffer(state, block, which) if kind == "write" else read_buffer(state, block, which)
+    verb, found = buffer_of(state, block, buffer)
     axes = block.block.iter_vars
     inside = _access(block, found)
     used = {v for index in inside for v in free_vars(index)}
     own = [axis.var for axis in axes if axis.var in used and not is_int(axis.domain.extent, 1)]
     identity = IndexMap(tuple([axis.var for axis in axes]), tuple(own) or (const(0),))
-    return (_write if kind == "write" else _read)(state, block, found, found.scope, identity, "reindex")
+    return (_write if verb == "write" else _read)(state, block, found, found.scope, identity, "reindex")
 
 
 def _access(block: Sref, buffer: Buffer) -> tuple[Expr, ...]:
@@ -177,10 +163,7 @@ def _copy(
     axes = tuple([IterVar(fresh[axis.var], axis.domain, "S") for axis in own])
     load = substitute(source, fresh)
     store = BufferStore(target[0], load, tuple([substitute(e, fresh) for e in target[1]]))
-    block = Block(axes, None, None, (), (), {}, name, store)
-    reads, writes = block_regions(block)  # the indices may read buffers too
-    block = with_fields(block, reads=reads, writes=writes)
-    return nest_of(axes, block, {}, analyzer_at(state, at), preserve_unit_loops=True)[0]
+    return nest_of(axes, block_of_store(name, axes, store), {}, analyzer_at(state, at), preserve_unit_loops=True)[0]
 
 
 def _use(state: ScheduleState, block: Sref, old: Buffer, new: Buffer, inside: tuple[Expr, ...]) -> None:
@@ -228,7 +211,7 @@ def _read(
     scope = block_scope(state, block)
     writers = only_writer(scope, block, buffer)
     chosen(scope, block, buffer, [block], scope.after(writers[0]) if writers else scope.blocks)
-    at = meeting(scope, [*writers, block]) if writers else scope.root
+    at = common_ancestor(*writers, block) if writers else scope.root
     indices, inside, own, shape = _plan(state, block, buffer, index_map)
     copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
     made = _copy(state, at, own, buffer_load(buffer, *indices), (copy, inside), copy.name)
@@ -245,7 +228,7 @@ def _write(
     scope = block_scope(state, block)
     require_only_writer(scope, block, buffer)
     readers = [r for r in scope.after(block) if buffer in scope.reads[r]]
-    at = meeting(scope, [block, *readers]) if readers else scope.root
+    at = common_ancestor(block, *readers) if readers else scope.root
     indices, inside, own, shape = _plan(state, block, buffer, index_map)
     if any([axis.kind != "S" for axis in own]):
         refuse(

@@ -14,7 +14,7 @@ from ....ffi.dtype import DataType
 from ....ir.analysis.reductions import REDUCERS, reduction_operand
 from ....ir.analysis.regions import block_regions
 from ....ir.buffer import Buffer, make_buffer
-from ....ir.build import buffer_load, const, eq, is_int, logical_and
+from ....ir.build import buffer_load, const, eq, is_int
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, And, IterVar, Mul, Or
@@ -28,12 +28,11 @@ from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, LoopRef, Sref, loops_of
 from ..core.state import ScheduleState
-from ..core.tree import TRUE
 from ..preconditions.chosen import Chosen, chosen
 from ..preconditions.conditions import require_blocks_only, why_not_update
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
-from ..preconditions.first_step import conditions
+from ..preconditions.first_step import all_of, conditions
 from ..preconditions.ownership import allocate
 from ..rewrites.rewriting import analyzer_at, copied_nest, loop_copies, loop_range, point
 
@@ -367,8 +366,6 @@ def _final(
     own = tuple([point(buffer, place) for buffer in results])
     made = Block(axes, None, own, (), (), {}, old.name, body, old.init, old.span)
     made = fresh_copy(with_fields(made, reads=block_regions(made, derive=True)[0]))
-    guard: Expr = TRUE
-    for part in conditions(realize.predicate):
-        if not reducing & set(free_vars(part)):
-            guard = logical_and(guard, substitute(part, fresh))
+    kept_parts = [part for part in conditions(realize.predicate) if not reducing & set(free_vars(part))]
+    guard = substitute(all_of(kept_parts), fresh)
     return copied_nest(copies, fresh, BlockRealize(values, guard, made), [loop.loop.loop_var])

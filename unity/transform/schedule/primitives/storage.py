@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from ....ffi.dtype import DataType
-from ....ir.buffer import Buffer, BufferRegion
+from ....ir.buffer import Buffer
 from ....ir.build import cast
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
@@ -19,6 +19,7 @@ from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref
 from ..core.state import ScheduleState
 from ..preconditions.dependence import regions
+from ..rewrites.parameter_layout import parameter_of
 from ..rewrites.rewriting import allocating_block, replace_buffer
 from .annotations import notes, set_notes
 
@@ -42,8 +43,16 @@ def known_scope(scope: str) -> bool:
     return scope in SCOPES or (scope.startswith("global.") and scope[7:].isidentifier())
 
 
-def named_buffer(block: Sref, used: Sequence[BufferRegion], index: int | str, code: str, verb: str) -> Buffer:
-    """One of the buffers that a block reads or writes, by place or by name. Refuses ``code`` for another."""
+def require_scope(block: Sref, storage_scope: str) -> None:
+    """Refuse E429 for a storage scope that is not known."""
+    if not known_scope(storage_scope):
+        refuse("E429", f"there is no storage scope {storage_scope!r}", "known scope", block,
+               f"one of: {', '.join(SCOPES)}")  # fmt: skip
+
+
+def named_buffer(state: ScheduleState, block: Sref, verb: str, index: int | str) -> Buffer:
+    """One of the buffers that a block ``verb``s, reads or writes, by place or by name. Refuses E438 or E429 for another."""
+    used = regions(state, block.block)[verb == "write"]
     buffers = list(dict.fromkeys([r.buffer for r in used]))
     if isinstance(index, str):
         named = [b for b in buffers if b.name == index]
@@ -52,26 +61,38 @@ def named_buffer(block: Sref, used: Sequence[BufferRegion], index: int | str, co
     elif isinstance(index, int) and 0 <= index < len(buffers):
         return buffers[index]
     shown = ", ".join([f"{k}: {b.name}" for k, b in enumerate(buffers)]) or "none"
-    done = {"read": "a read buffer", "write": "a written buffer"}[verb]
+    code, done = {"read": ("E438", "a read buffer"), "write": ("E429", "a written buffer")}[verb]
     refuse(code, f"block {block.name} {verb}s no buffer {index!r}", done, block,
            f"it {verb}s {shown}")  # fmt: skip
 
 
-def written_buffer(state: ScheduleState, block: Sref, buffer_index: int | str) -> Buffer:
-    """A buffer a block writes, by place or by name. Refuses E429 for one it does not write."""
-    return named_buffer(block, regions(state, block.block)[1], buffer_index, "E429", "write")
+def buffer_of(state: ScheduleState, block: Sref, which: Any) -> tuple[str, Buffer]:
+    """A buffer of a block and whether it is one that it reads or writes: ``("read", 0)``, ``("write", "C")``, a name, or its place
+    among those read and then those written."""
+    verb, name = which if isinstance(which, (tuple, list)) and len(which) == 2 else ("", which)
+    if verb not in ("read", "write"):
+        reads, writes = regions(state, block.block)
+        behind = type(name) is int and name >= len(reads)
+        written = behind or (isinstance(name, str) and name in [w.buffer.name for w in writes])
+        verb, name = "write" if written else "read", name - len(reads) if behind else name
+    return verb, named_buffer(state, block, verb, name)
+
+
+def owner_of(state: ScheduleState, block: Sref, buffer: Buffer, code: str) -> Sref:
+    """The block that allocates a buffer, the root block for a parameter. Refuses ``code`` for one that a loop allocates."""
+    found = allocating_block(block, buffer)
+    if found is None and parameter_of(state, block.func, buffer) is None:
+        refuse(code, f"{buffer.name} is allocated inside a loop", "allocated in the function", block,
+               "take this step before parallel")  # fmt: skip
+    return found or state.root(block.func)
 
 
 def allocated(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:
     """The block that allocates a buffer. Refuses E429 for a parameter of the function."""
-    found = allocating_block(block, buffer)
-    if found is None and buffer not in state.shells[block.func].buffer_map.values():
-        refuse("E429", f"{buffer.name} is allocated inside a loop", "allocated in the function", block,
-               "take this step before parallel")  # fmt: skip
-    if found is None:
+    if parameter_of(state, block.func, buffer) is not None:
         refuse("E429", f"{buffer.name} is a parameter of the function", "allocated in the function", block,
                "cache_write gives a buffer of its own")  # fmt: skip
-    return found
+    return owner_of(state, block, buffer, "E429")
 
 
 @primitive(checks=("a written buffer", "allocated in the function", "known scope"), rewrite='T.alloc_buffer(..., scope="shared")',
@@ -82,10 +103,8 @@ def set_scope(state: ScheduleState, block: BlockRef, buffer_index: int | str, st
     ``buffer_index``: number of the buffer among those the block writes, or its name. Raises ScheduleError E429 for a parameter of
     the function, or an unknown scope.
     """
-    buffer = written_buffer(state, block, buffer_index)
-    if not known_scope(storage_scope):
-        refuse("E429", f"there is no storage scope {storage_scope!r}", "known scope", block,
-               f"one of: {', '.join(SCOPES)}")  # fmt: skip
+    buffer = named_buffer(state, block, "write", buffer_index)
+    require_scope(block, storage_scope)
     if buffer.scope != storage_scope:
         where = allocated(state, block, buffer)
         replace_buffer(state, where, buffer, with_fields(buffer, data=_pointer(buffer, buffer.dtype, storage_scope)))
@@ -106,7 +125,7 @@ def storage_align(
     The block gets the annotation ``buffer_dim_align``, a list of [buffer, axis, factor, offset]. Negative axes count from the end.
     Raises ScheduleError E429.
     """
-    buffer = written_buffer(state, block, buffer_index)
+    buffer = named_buffer(state, block, "write", buffer_index)
     allocated(state, block, buffer)
     if not -buffer.ndim <= axis < buffer.ndim:
         refuse(
@@ -133,7 +152,7 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int | 
     What is combined with cells that became wider is computed in the wider type: a float32 sum becomes a float64 sum. Raises
     ScheduleError E429.
     """
-    buffer = written_buffer(state, block, buffer_index)
+    buffer = named_buffer(state, block, "write", buffer_index)
     where = allocated(state, block, buffer)
     try:
         target = DataType(dtype)

@@ -19,13 +19,14 @@ from ....ir.buffer import Buffer
 from ....ir.build import add, ge, is_int, lt
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import Node, replace
-from ....ir.scalar import And, BufferLoad, Let, Or, is_binary
-from ....ir.stmt import NOTHING, AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, is_nothing
+from ....ir.scalar import And, BufferLoad, IterVar, Let, Or, is_binary
+from ....ir.stmt import NOTHING, AllocBuffer, Block, BlockRealize, BufferStore, Stmt
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
 from ....support.errors import PassError, TypeRuleError
 from ...tir.analysis.loop_nests import JOINS, calls_are_pure, is_choice
+from .moving import Mover
 
 S = TypeVar("S", bound=Stmt)
 
@@ -217,26 +218,21 @@ def inline_reads(stmt: Stmt, found: Definition) -> Stmt:
     return made
 
 
-class _Remover(Rewriter):
+class _Remover(Mover):
     """Takes a block and the allocation of its buffer away, with the loops that become empty."""
 
     def __init__(self, realize: BlockRealize, buffer: Buffer) -> None:
-        super().__init__()
-        self.realize, self.buffer = realize, buffer
+        super().__init__({id(realize): NOTHING})
+        self.buffer = buffer
 
     def enter(self, node: Any) -> Any | None:
-        if node is self.realize or (type(node) is AllocBuffer and node.buffer is self.buffer):
-            return NOTHING
-        return node if isinstance(node, Expr) else None
+        is_allocation = type(node) is AllocBuffer and node.buffer is self.buffer
+        return NOTHING if is_allocation else super().enter(node)
 
     def leave(self, node: Any) -> Any:
-        if type(node) is For and is_nothing(node.body):
-            return NOTHING
-        if type(node) is SeqStmt and len(node.stmts) == 1:
-            return node.stmts[0]
         if type(node) is Block and self.buffer in node.alloc_buffers:
             return replace(node, alloc_buffers=tuple([b for b in node.alloc_buffers if b is not self.buffer]))
-        return node
+        return super().leave(node)
 
 
 def remove_block(body: Stmt, realize: BlockRealize, buffer: Buffer) -> Stmt:
@@ -250,6 +246,11 @@ def with_regions(block: Block) -> Block:
     bare = replace(block, reads=None, writes=None)
     reads, writes = block_regions(bare, derive=True)
     return replace(bare, reads=reads, writes=writes)
+
+
+def block_of_store(name: str, axes: Sequence[IterVar], store: BufferStore) -> Block:
+    """A block of one store, with declared regions."""
+    return with_regions(Block(tuple(axes), None, None, (), (), {}, name, store))
 
 
 class _Inliner(Rewriter):

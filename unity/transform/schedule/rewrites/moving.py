@@ -10,25 +10,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....ir.stmt import NOTHING, Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, flat_statements, is_nothing
-from ....ir.types import Expr
+from ....ir.walk import StatementRewriter
 from ....support.recursion import deep_recursion
-from ..core.sref import Sref, items_below
+from ..core.sref import Sref, items_below, items_in
 from ..core.state import ScheduleState
-from .rewriting import BlockTracker
 
 
-class Mover(BlockTracker):
-    """Replaces statements by identity; expressions are not looked at."""
+class Mover(StatementRewriter):
+    """Replaces statements by identity, and records which block became which in ``blocks``."""
 
     def __init__(self, moves: Mapping[int, Stmt]) -> None:
         super().__init__()
         self.moves = moves
+        self.blocks: dict[Block, Block] = {}
+
+    def visit(self, node: Any) -> Any:
+        made = super().visit(node)
+        if type(node) is Block and made is not node:
+            self.blocks[node] = made
+        return made
 
     def enter(self, node: Any) -> Any | None:
-        found = self.moves.get(id(node))
-        if found is not None:
-            return found
-        return node if isinstance(node, Expr) else None
+        return self.moves.get(id(node))
 
     def leave(self, node: Any) -> Any:
         if type(node) is For and is_nothing(node.body):
@@ -59,19 +62,10 @@ def position_of(stmts: Sequence[Stmt], block: Block) -> int | None:
 
 def contains(stmt: Stmt, block: Block) -> bool:
     """True if a statement contains a block, at any depth of loops."""
-    if type(stmt) is BlockRealize and stmt.block is block:
-        return True
-    if type(stmt) is BlockRealize:
-        return False
-    pending = items_below(stmt)
-    while pending:
-        node = pending.pop()
-        if type(node) is BlockRealize:
-            if node.block is block:
-                return True
-        else:
-            pending += items_below(node)
-    return False
+    pending = items_in(stmt)
+    for item in pending:  # grows while it is walked
+        pending += items_below(item) if type(item) is For else []
+    return any([type(item) is BlockRealize and item.block is block for item in pending])
 
 
 def body_of(at: Sref) -> Stmt:

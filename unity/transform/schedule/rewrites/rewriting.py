@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from ....arith import Analyzer
-from ....arith.itermap import IterMap, detect_iter_map
+from ....arith.itermap import IterMap, IterSum, detect_iter_map
 from ....ir.analysis.use import size_symbols
 from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import const, dtype_of, is_int, logical_and
@@ -112,6 +112,14 @@ def iteration_map(
         predicate = substitute(predicate, units) if predicate is not None else None
         ranges = {var: r for var, r in ranges.items() if var not in units}
     return detect_iter_map(values, ranges, predicate, check, ana)
+
+
+def takes_all(s: IterSum, values: Range, ana: Analyzer) -> bool:
+    """True if a normal form takes every value of a range, each once."""
+    if len(s.args) > 1 or (s.args and not is_int(s.args[0].scale, 1)):
+        return False
+    extent = s.args[0].extent if s.args else const(1, dtype_of(values.min))
+    return ana.can_prove_equal(s.base, values.min) and ana.can_prove_equal(extent, values.extent)
 
 
 def size_vars(state: ScheduleState, func: str) -> list[Var]:

@@ -17,7 +17,7 @@ from ....support.arguments import checked_class
 from ....support.errors import Note, ScheduleError, UnityError
 from ..core.registry import QUERY, ROWS, SAMPLE, Row
 from .tvm_trace import is_tvm_trace, to_entries, tvm_name
-from .values import ExprRV, Namer, RandomVar, expr_name, from_json, named, to_json, to_python, variables_in
+from .values import ExprRV, Namer, RandomVar, expr_name, from_json, mapped, named, to_json, to_python, variables_in
 
 VERSION = 1
 """Version of the JSON form; readers take every version up to theirs."""
@@ -298,7 +298,7 @@ def _line(inst: Instruction, name: Namer) -> str:
 
 def _replay(inst: Instruction, sch: Replayer, found: dict[Any, Any], provider: DecisionProvider | None) -> None:
     """Run one step with the variables found so far, and note what its results became."""
-    args = {name: _translated(value, found) for name, value in inst.args.items()}
+    args = mapped(inst.args, lambda value: _translated(value, found))
     decision = inst.decision
     if provider is not None and inst.row.kind == SAMPLE:
         decision = provider(inst, args, decision)
@@ -333,7 +333,7 @@ def _symbols(rv: RandomVar) -> list[Any]:
 
 
 def _translated(value: Any, found: Mapping[Any, Any]) -> Any:
-    """An argument with the random variables of a trace replaced by those of a schedule."""
+    """The value of a random variable of a trace in a schedule; other values as they are."""
     if isinstance(value, ExprRV):
         names = {v: f"v{k}" for k, v in enumerate(free_vars(value.expr))}
         missing = [v for v in names if v not in found]
@@ -344,10 +344,4 @@ def _translated(value: Any, found: Mapping[Any, Any]) -> Any:
         if value not in found:
             raise ScheduleError("E406", f"{value!r} comes from no earlier step")
         return found[value]
-    if type(value) is list:
-        return [_translated(item, found) for item in value]
-    if type(value) is tuple:
-        return tuple([_translated(item, found) for item in value])
-    if type(value) is dict:
-        return {_translated(k, found): _translated(v, found) for k, v in value.items()}
     return value

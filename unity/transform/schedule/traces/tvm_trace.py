@@ -9,62 +9,39 @@ from __future__ import annotations
 from typing import Any
 
 from ....support.errors import ScheduleError
-from ..core.registry import ROWS, SAMPLE
+from ..core.registry import ROWS, SAMPLE, Row
 
-KINDS: dict[str, tuple[str, str, str]] = {
-    "GetBlock": ("get_block", "", "name func_name"),
-    "GetSBlock": ("get_sblock", "", "name func_name"),
-    "GetLoops": ("get_loops", "block", ""),
-    "GetChildBlocks": ("get_child_blocks", "block_or_loop", ""),
-    "GetProducers": ("get_producers", "block", ""),
-    "GetConsumers": ("get_consumers", "block", ""),
-    "GetOutputBlocks": ("get_output_blocks", "scope_block", ""),
-    "SampleCategorical": ("sample_categorical", "", "candidates probs"),
-    "SamplePerfectTile": ("sample_perfect_tile", "loop", "n max_innermost_factor"),
-    "SamplePartitionedTile": ("sample_partitioned_tile", "loop", "n partition_pos innerpart_factor"),
-    "SampleComputeLocation": ("sample_compute_location", "block", ""),
-    "Split": ("split", "loop *factors", "preserve_unit_iters disable_predication"),
-    "LoopPartition": ("loop_partition", "loop *factors", "preserve_unit_iters"),
-    "Fuse": ("fuse", "*loops", "preserve_unit_iters"),
-    "Merge": ("merge", "*loops", ""),
-    "Reorder": ("reorder", "*ordered_loops", ""),
-    "ReorderBlockIterVar": ("reorder_block_iter_var", "block new_order", ""),
-    "AddUnitLoop": ("add_unit_loop", "block_or_loop", ""),
-    "Parallel": ("parallel", "loop", ""),
-    "Vectorize": ("vectorize", "loop", ""),
-    "Unroll": ("unroll", "loop", ""),
-    "Bind": ("bind", "loop", "thread_axis"),
-    "CacheRead": ("cache_read", "block consumer_blocks", "read_buffer_index storage_scope"),
-    "CacheWrite": ("cache_write", "block consumer_blocks", "write_buffer_index storage_scope"),
-    "ComputeAt": ("compute_at", "block loop", "preserve_unit_loops index"),
-    "ReverseComputeAt": ("reverse_compute_at", "block loop", "preserve_unit_loops index"),
-    "ComputeInline": ("compute_inline", "block", ""),
-    "ReverseComputeInline": ("reverse_compute_inline", "block", ""),
-    "DecomposeReduction": ("decompose_reduction", "block loop", ""),
-    "RFactor": ("rfactor", "loop", "factor_axis"),
-    "ReIndex": ("reindex", "block", "_place _kind"),
-    "SetAxisSeparator": ("set_axis_separator", "block", "_place _kind axis_separators"),
-    "StorageAlign": ("storage_align", "block", "buffer_index axis factor offset"),
-    "SetScope": ("set_scope", "block", "buffer_index storage_scope"),
-    "UnsafeSetDType": ("unsafe_set_dtype", "block", "buffer_index dtype"),
-    "Blockize": ("blockize", "target", "preserve_unit_iters"),
-    "Tensorize": ("tensorize", "block_or_loop", "tensor_intrin preserve_unit_iters"),
-    "Annotate": ("annotate", "block_or_loop ann_val", "ann_key"),
-    "Unannotate": ("unannotate", "block_or_loop", "ann_key"),
-    "DecomposePadding": ("decompose_padding", "block loop", ""),
-    "PadEinsum": ("pad_einsum", "block", "padding"),
-    "EnterPostproc": ("enter_postproc", "", ""),
+NAMES = {"get_sblock": "GetSBlock", "rfactor": "RFactor", "reindex": "ReIndex", "unsafe_set_dtype": "UnsafeSetDType"}
+"""TVM's names of primitives that are not ours in capitals."""
+INPUTS = {
+    "split": "loop *factors",
+    "loop_partition": "loop *factors",
+    "reorder_block_iter_var": "block new_order",
+    "cache_read": "block consumer_blocks",
+    "cache_write": "block consumer_blocks",
+    "annotate": "block_or_loop ann_val",
 }
-"""Primitive, names of its inputs (``*``: all that follow) and of its attributes, by TVM's name of the instruction. A buffer is
-given by its place among those of a kind: 0 read, 1 written."""
-
-
-_NAMES = {name: kind for kind, (name, _, _) in KINDS.items()}
+"""Inputs of instructions (``*``: all that follow) of which some are no blocks or loops."""
 
 
 def tvm_name(primitive: str) -> str:
     """The name of a kind of instruction in TVM."""
-    return _NAMES.get(primitive) or "".join([word.capitalize() for word in primitive.split("_")])
+    return NAMES.get(primitive) or "".join([word.capitalize() for word in primitive.split("_")])
+
+
+def row_of(kind: Any) -> Row | None:
+    """The primitive of a kind of instruction; None for those that are not read: index maps are code there."""
+    named = [row for row in ROWS.values() if tvm_name(row.name) == kind and "index_map" not in row.annotations]
+    return named[0] if named else None
+
+
+def inputs_and_attributes(row: Row) -> tuple[list[str], list[str]]:
+    """The parameters of a primitive that TVM's instruction has as inputs, and those that it has as attributes."""
+    parameters = [p for p in row.signature.parameters.values() if p.name != "decision"]
+    names = [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
+    references = [name for name in names if "Ref" in row.annotations[name.removeprefix("*")]]
+    inputs = INPUTS[row.name].split() if row.name in INPUTS else references
+    return inputs, [name for name in names if not {name, f"*{name}"} & {*inputs}]
 
 
 def is_tvm_trace(data: Any) -> bool:
@@ -94,28 +71,29 @@ def _entry(number: int, inst: Any, chosen: dict[int, Any]) -> dict[str, Any]:
     ):
         raise ScheduleError("E405", f"step {number + 1} of the trace is not [kind, inputs, attributes, outputs]")
     kind, inputs, attributes, outputs = inst
-    found = KINDS.get(kind) if isinstance(kind, str) else None
-    if found is None:
+    row = row_of(kind)
+    if row is None:
         raise ScheduleError(
             "E406", f"step {number + 1} of the trace, {kind!r}, is a primitive this version does not read"
         )
-    name, takes, keeps = found
+    takes, keeps = inputs_and_attributes(row)
     args: dict[str, Any] = {}
-    values = [_input(value) for value in inputs]
-    for key in takes.split():
+    values, rest = [_input(value) for value in inputs], list(attributes)
+    for key in takes:
         if key.startswith("*"):
             args[key[1:]], values = values, []
         elif values:
             value = values.pop(0)
             args.update({key: value} if value != [] else {})
-    row = ROWS[name]
-    for key, value in zip(keeps.split(), attributes):
-        args[key] = bool(value) if row.annotations.get(key) == "bool" else value
-    if "_kind" in args:
-        args["buffer"] = [("read", "write")[bool(args.pop("_kind"))], args.pop("_place")]
-    if values or len(attributes) > len(keeps.split()):
-        raise ScheduleError("E405", f"step {number + 1} of the trace, {kind}, has more arguments than {name} takes")
-    entry = {"kind": name, "args": args, "outputs": list(outputs)}
+    for key in keeps[: len(rest)]:
+        value = rest.pop(0)
+        if key == "buffer":  # by its place among those of a kind: 0 read, 1 written
+            args[key] = [("read", "write")[bool(rest and rest.pop(0))], value]
+        else:
+            args[key] = bool(value) if row.annotations[key] == "bool" else value
+    if values or rest:
+        raise ScheduleError("E405", f"step {number + 1} of the trace, {kind}, has more arguments than {row.name} takes")
+    entry = {"kind": row.name, "args": args, "outputs": list(outputs)}
     return {**entry, "decision": chosen[number]} if row.kind == SAMPLE and number in chosen else entry
 
 

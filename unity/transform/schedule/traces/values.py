@@ -1,7 +1,6 @@
 """Values a step takes and gives: random variables, and how arguments are written as JSON and as Python.
 
-Random variables stand for themselves (identity); the schedule's symbol table says what they are now. To let a step take
-another kind of value, add a row to ``CODECS``.
+Random variables stand for themselves (identity); the schedule's symbol table says what they are now.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ....arith.index_map import IndexMap
@@ -81,17 +79,6 @@ Namer = Callable[[RandomVar], str]
 """Name of a random variable inside one trace."""
 
 
-@dataclass(slots=True, frozen=True)
-class Codec:
-    """The encoding of one kind of argument value. ``tag`` marks it in JSON: ``{tag: payload}``."""
-
-    kind: type
-    tag: str
-    to_json: Callable[[Any, Namer], Any]
-    from_json: Callable[[Any, Mapping[str, RandomVar]], Any]
-    to_python: Callable[[Any, Namer], str]
-
-
 def _expr_text(expr: Expr, names: Mapping[Var, str], inner: bool = False) -> str:
     """Integer arithmetic over named variables, in Python."""
     if isinstance(expr, Var):
@@ -140,7 +127,7 @@ def _map_names(value: IndexMap) -> dict[Var, str]:
     return {**{v: v.name for v in sizes}, **{v: f"{letter}{k}" for k, v in enumerate(value.initial_indices)}}
 
 
-def _map_json(value: IndexMap, name: Namer) -> Any:
+def _map_json(value: IndexMap) -> Any:
     names = _map_names(value)
     found = {
         "inputs": [names[v] for v in value.initial_indices],
@@ -149,13 +136,12 @@ def _map_json(value: IndexMap, name: Namer) -> Any:
     return {**found, "separators": list(value.axis_separators)} if value.axis_separators else found
 
 
-def _map_from_json(payload: Any, known: Mapping[str, RandomVar]) -> IndexMap:
+def _map_from_json(payload: Any) -> IndexMap:
     if type(payload) is not dict or any([type(payload.get(key)) is not list for key in ("inputs", "outputs")]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is not an index map")
-    separators = payload.get("separators", [])
-    if type(separators) is not list or any([type(position) is not int for position in separators]):
-        raise ScheduleError("E405", f"a trace holds {payload!r}, which is not an index map")
-    if any([type(text) is not str for text in (*payload["inputs"], *payload["outputs"])]):
+    separators, texts = payload.get("separators", []), [*payload["inputs"], *payload["outputs"]]
+    well_formed = type(separators) is list and all([type(position) is int for position in separators])
+    if not well_formed or any([type(text) is not str for text in texts]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is not an index map")
     variables = {n: build.index_var(n) for n in payload["inputs"]}
     outputs = tuple([read_arithmetic(t, _Sizes(variables)) for t in payload["outputs"]])
@@ -173,7 +159,7 @@ class _Sizes(dict[str, Expr]):
         return found
 
 
-def _map_python(value: IndexMap, name: Namer) -> str:
+def _map_python(value: IndexMap) -> str:
     names = _map_names(value)
     inputs = [names[v] for v in value.initial_indices]
     own = {v: text if v in value.initial_indices else f'unity.te.var("{text}")' for v, text in names.items()}
@@ -183,9 +169,6 @@ def _map_python(value: IndexMap, name: Namer) -> str:
     return f"lambda {', '.join(inputs)}: ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})"
 
 
-CODECS: tuple[Codec, ...] = (Codec(IndexMap, "index_map", _map_json, _map_from_json, _map_python),)
-_BY_KIND = {codec.kind: codec for codec in CODECS}
-_BY_TAG = {codec.tag: codec for codec in CODECS}
 _PLAIN = (int, str, float, bool, type(None))
 
 
@@ -201,10 +184,9 @@ def to_json(value: Any, name: Namer) -> Any:
         return {"dict": [[to_json(k, name), to_json(v, name)] for k, v in value.items()]}
     if type(value) is IntImm:
         return value.value
-    codec = _BY_KIND.get(type(value))
-    if codec is None:
-        raise ScheduleError("E405", f"a {type(value).__name__} cannot be written into a trace")
-    return {codec.tag: codec.to_json(value, name)}
+    if type(value) is IndexMap:
+        return {"index_map": _map_json(value)}
+    raise ScheduleError("E405", f"a {type(value).__name__} cannot be written into a trace")
 
 
 def from_json(value: Any, known: Mapping[str, RandomVar]) -> Any:
@@ -219,8 +201,8 @@ def from_json(value: Any, known: Mapping[str, RandomVar]) -> Any:
             return named(payload, known)
         if tag == "dict" and type(payload) is list and all([_is_pair(pair) for pair in payload]):
             return {from_json(k, known): from_json(v, known) for k, v in payload}
-        if tag in _BY_TAG:
-            return _BY_TAG[tag].from_json(payload, known)
+        if tag == "index_map":
+            return _map_from_json(payload)
     raise ScheduleError("E405", f"a trace holds the value {value!r}, which this version does not read")
 
 
@@ -255,28 +237,28 @@ def to_python(value: Any, name: Namer) -> str:
         return str(value.value)
     if type(value) is str:
         return json.dumps(value)
-    codec = _BY_KIND.get(type(value))
-    return codec.to_python(value, name) if codec is not None else repr(value)
+    return _map_python(value) if type(value) is IndexMap else repr(value)
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """An argument with other values in its lists, tuples and dictionaries, which are new."""
+    if type(value) in (list, tuple):
+        return type(value)([mapped(item, change) for item in value])
+    if type(value) is dict:
+        return {mapped(key, change): mapped(item, change) for key, item in value.items()}
+    return change(value)
 
 
 def copied(value: Any) -> Any:
     """An argument as a trace keeps it: lists and dictionaries copied, so that the caller may change his."""
-    if type(value) is list:
-        return [copied(item) for item in value]
-    if type(value) is tuple:
-        return tuple([copied(item) for item in value])
-    return {key: copied(item) for key, item in value.items()} if type(value) is dict else value
+    return mapped(value, lambda item: item)
 
 
 def variables_in(value: Any) -> list[RandomVar]:
     """Random variables an argument holds."""
-    if isinstance(value, RandomVar):
-        return [value]
-    if type(value) in (list, tuple):
-        return [v for item in value for v in variables_in(item)]
-    if type(value) is dict:
-        return [v for pair in value.items() for item in pair for v in variables_in(item)]
-    return []
+    found: list[Any] = []
+    mapped(value, found.append)
+    return [item for item in found if isinstance(item, RandomVar)]
 
 
 def expr_name(value: ExprRV, names: Mapping[Var, str]) -> str:
