@@ -5,10 +5,11 @@ import pytest
 
 import unity
 from unity.ffi.library import KERNELS, PREFIX, packed_name
-from unity.frontend.choose import alone, choose, whole
-from unity.frontend.choose.anchors import BUCKETS
+from unity.frontend.choose import whole
+from unity.frontend.choose.choose import ESTIMATED
 from unity.script import parse
 from unity.support.errors import FrontendError, VMError
+from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 
 W = np.random.default_rng(0).standard_normal((24, 40)).astype("float32")
 SCRIPT = """
@@ -32,27 +33,17 @@ def mine(x, w, out):
     np.copyto(out.numpy(), x.numpy() @ w.numpy())
 
 
-TOGETHER = ("the kernels that are fastest alone", "with all of these")
-
-
 def products(made):
     """Rows of the table about products."""
     return [row for row in made.choices if row.op == "R.matmul"]
 
 
-def any_time_is_fast_enough(monkeypatch):
-    monkeypatch.setattr(alone, "MARGIN", 0.0)
-    monkeypatch.setattr(whole, "NOT_SLOWER", 0.0)
-    monkeypatch.setattr(whole, "WORTH", float("inf"))
-
-
 @pytest.fixture
 def registry(monkeypatch):
-    """Only the kernels a test registers; nothing measured before is known."""
+    """Only the kernels a test registers."""
     saved = dict(KERNELS)
     KERNELS.clear()
-    monkeypatch.setattr(choose, "KNOWN", {})
-    monkeypatch.setattr(alone, "BUDGET", 0.0)
+    monkeypatch.setattr(whole, "BUDGET", 0.0)
     CALLS.clear()
     yield KERNELS
     KERNELS.clear()
@@ -63,7 +54,7 @@ def registry(monkeypatch):
 
 
 def test_a_library_kernel_that_wins_is_called(registry, monkeypatch, tmp_path):
-    any_time_is_fast_enough(monkeypatch)
+    gains(monkeypatch, lambda about: 1.5)
     unity.register_library_kernel("matmul", "test.mine", lambda anchor: True, mine)
     made = unity.compile(product(), choose="measured")
     CALLS.clear()
@@ -71,7 +62,7 @@ def test_a_library_kernel_that_wins_is_called(registry, monkeypatch, tmp_path):
     np.testing.assert_allclose(made["main"](x).numpy(), np.maximum(x @ W, 0), rtol=1e-5, atol=1e-5)
     assert CALLS == ["mine"]
     rows = {row.candidate: row for row in made.choices}
-    assert rows["test.mine"].chosen and not rows["unity"].chosen and rows["unity"].seconds > 0
+    assert rows["test.mine"].chosen and not rows["unity"].chosen and rows["test.mine"].seconds > 0
     text = unity.explain_choices(made)
     assert "matmul" in text and "[3,24] x [24,40] float32" in text and "microseconds" in text
     made.save(tmp_path / "m")
@@ -86,7 +77,7 @@ def test_a_library_kernel_that_wins_is_called(registry, monkeypatch, tmp_path):
 
 
 def test_ours_is_kept_where_no_library_is_much_faster(registry, monkeypatch):
-    monkeypatch.setattr(alone, "MARGIN", 1e9)
+    gains(monkeypatch, lambda about: 1.01)
     unity.register_library_kernel("R.matmul", "test.mine", lambda anchor: True, mine)
     made = unity.compile(product(), choose="measured")
     CALLS.clear()
@@ -95,7 +86,7 @@ def test_ours_is_kept_where_no_library_is_much_faster(registry, monkeypatch):
 
 
 def test_wrong_failing_and_unwilling_kernels_are_out(registry, monkeypatch):
-    any_time_is_fast_enough(monkeypatch)
+    gains(monkeypatch, lambda about: 1.5)
 
     def fails(x, w, out):
         raise RuntimeError("not today")
@@ -106,17 +97,54 @@ def test_wrong_failing_and_unwilling_kernels_are_out(registry, monkeypatch):
     made = unity.compile(product(), choose="measured")
     rows = {row.candidate: row for row in made.choices}
     assert rows["unity"].chosen
-    assert rows["test.wrong"].reason == "its result differs from ours"
+    assert rows["test.wrong"].reason == "the result of the program differs"
     assert "not today" in rows["test.fails"].reason and rows["test.no"].reason == "it is Sunday"
 
 
-def test_symbolic_dimensions_are_measured_in_buckets(registry):
+def test_symbolic_dimensions_are_those_of_the_example(registry, monkeypatch):
+    """A kernel is asked about the sizes of the example, and computes all sizes; without an example nothing is tried."""
+    gains(monkeypatch, lambda about: 1.5)
     seen = []
     unity.register_library_kernel("matmul", "test.mine", lambda anchor: seen.append(anchor.shapes[0]) or True, mine)
-    made = unity.compile(product('("n", 24)'), choose="measured")
-    assert seen == [(n, 24) for n in BUCKETS] and len(products(made)) == 2 * len(BUCKETS)
-    x = np.ones((5, 24), "float32")
-    np.testing.assert_allclose(made["main"](x).numpy(), np.maximum(x @ W, 0), rtol=1e-5, atol=1e-5)
+    blind = unity.compile(product('("n", 24)'), choose="measured")
+    assert not seen and [row.reason for row in blind.choices] == [
+        "not measured: the sizes of x are open: give example_inputs"
+    ]
+    made = unity.compile(product('("n", 24)'), choose="measured", example_inputs=(np.ones((7, 24), "float32"),))
+    assert seen == [(7, 24)] and [row.chosen for row in products(made)] == [False, True]
+    for n in (0, 1, 5, 300):
+        CALLS.clear()
+        x = np.random.default_rng(n).standard_normal((n, 24)).astype("float32")
+        np.testing.assert_allclose(made["main"](x).numpy(), np.maximum(x @ W, 0), rtol=1e-4, atol=1e-4)
+        assert CALLS == ["mine"]
+
+
+TWO_PRODUCTS = """
+@R.function
+def main(x: R.Tensor((64, 96), "float32"), s: R.Tensor((2, 2), "float32")):
+    y = R.matmul(x, w)
+    z = R.matmul(y, v)
+    t = R.matmul(s, s)
+    return (z, t)
+"""
+
+
+@pytest.mark.parametrize("gain", [1.5, 0.9])
+def test_one_kernel_for_all_calls_then_for_each(registry, monkeypatch, gain):
+    gains(monkeypatch, lambda about: gain if about == "kernels" else 1.5 if about == "program" else 0.9)
+    unity.register_library_kernel("matmul", "test.mine", lambda anchor: True, mine)
+    rng = np.random.default_rng(0)
+    w, v, s = [rng.standard_normal(shape).astype("float32") for shape in ((96, 80), (80, 40), (2, 2))]
+    mod = unity.IRModule({"main": parse(TWO_PRODUCTS, scope={"w": w, "v": v})}, {}, {})
+    made = unity.compile(mod, choose="measured")
+    rows = {(row.shape, row.candidate): row for row in made.choices}
+    assert rows["", "test.mine for all calls"].chosen == (gain > 1)
+    for shape in ("[64,96] x [96,80] float32", "[64,80] x [80,40] float32"):
+        assert rows[shape, "test.mine"].chosen == (gain > 1) != rows[shape, "unity"].chosen
+    small = rows["[2,2] x [2,2] float32", "test.mine"]
+    assert small.reason == "not tried: the call is too small a part of the program" and not small.chosen
+    x = rng.standard_normal((64, 96)).astype("float32")
+    np.testing.assert_allclose(made["main"](x, s)[0].numpy(), x @ w @ v, rtol=1e-3, atol=1e-3)
 
 
 def test_attributes_reach_the_kernel(registry):
@@ -132,16 +160,14 @@ def test_attributes_reach_the_kernel(registry):
 def test_the_default_is_an_estimate():
     made = unity.compile(product('("n", 24)'))
     rows = list(made.choices)
-    assert len(rows) == len(BUCKETS) and all([row.chosen and row.candidate == "unity" for row in rows])
+    assert len(rows) == len(ESTIMATED) and all([row.chosen and row.candidate == "unity" for row in rows])
     assert rows[-1].seconds >= rows[0].seconds > 0
 
 
 @pytest.mark.parametrize("name", ["numpy.matmul", "torch.matmul", "torch.conv2d"])
 def test_kernels_that_come_along(name, monkeypatch):
     pytest.importorskip("torch")
-    any_time_is_fast_enough(monkeypatch)
-    monkeypatch.setattr(choose, "KNOWN", {})
-    monkeypatch.setattr(alone, "BUDGET", 0.0)
+    gains(monkeypatch, lambda about: 1.5 if about.startswith(("R.", "program")) else 0.9)
     others = {k: v for k, v in KERNELS.items() if k != name}
     for other in others:
         monkeypatch.delitem(KERNELS, other)
@@ -160,7 +186,7 @@ def main(x: R.Tensor((2, 4, 9, 9), "float32")):
     else:
         mod, x = product(), rng.standard_normal((3, 24)).astype("float32")
     made = unity.compile(mod, choose="measured")
-    assert {row.candidate for row in made.choices if row.chosen} == {name, *TOGETHER}, str(made.choices)
+    assert {row.candidate for row in made.choices if row.chosen} == {name, "with all of these"}, str(made.choices)
     np.testing.assert_allclose(made["main"](x).numpy(), unity.compile(mod)["main"](x).numpy(), rtol=1e-4, atol=1e-4)
 
 
@@ -170,21 +196,6 @@ def test_mistakes(registry):
     unity.register_library_kernel("matmul", "test.mine", lambda anchor: True, mine)
     with pytest.raises(VMError, match="E984"):
         unity.register_library_kernel("matmul", "test.mine", lambda anchor: True, mine)
-
-
-@pytest.mark.parametrize("least", [17, 65])
-def test_the_winner_of_each_bucket_computes_its_sizes(registry, monkeypatch, least):
-    """A kernel that takes large calls alone is called for those, ours for the others."""
-    any_time_is_fast_enough(monkeypatch)
-    unity.register_library_kernel(
-        "matmul", "test.mine", lambda anchor: anchor.shapes[0][0] >= least or "too small", mine
-    )
-    made = unity.compile(product('("n", 24)'), choose="measured")
-    for n in (0, 1, 5, 16, 17, 64, 65, 300):
-        CALLS.clear()
-        x = np.random.default_rng(n).standard_normal((n, 24)).astype("float32")
-        np.testing.assert_allclose(made["main"](x).numpy(), np.maximum(x @ W, 0), rtol=1e-4, atol=1e-4)
-        assert bool(CALLS) == (n > BUCKETS[[b >= least for b in BUCKETS].index(True) - 1]), n
 
 
 CONVOLUTIONS = """
@@ -208,11 +219,11 @@ def gains(monkeypatch, of):
     """Let races say what a test wants: ``of(about)`` is the gain of a step, or of the verdict ("program")."""
     tried, about = whole.Programs.try_step, ["program"]
 
-    def recording(self, step, worth):
+    def recording(self, step):
         about[0] = step.about
-        row = tried(self, step, worth)
+        found = tried(self, step)
         about[0] = "program"
-        return row
+        return found
 
     monkeypatch.setattr(whole.Programs, "try_step", recording)
     monkeypatch.setattr(whole, "_compare_speed", lambda first, second: (1e-3, of(about[0])))
@@ -240,28 +251,19 @@ def test_what_is_slower_than_the_default_after_all_is_dropped(registry, monkeypa
     assert [row.reason for row in made.choices][-1] == "0.99 times as fast as the default"
 
 
-def test_a_kernel_that_is_wrong_in_the_program_is_out(registry, monkeypatch):
-    gains(monkeypatch, lambda about: 9.0)
-    monkeypatch.setattr(alone, "MARGIN", 0.0)
-
-    def forgetful(x, w, out):
-        mine(x, w, out)
-        if len(CALLS) > 5:  # alone it was right
-            out.numpy().fill(7)
-
-    unity.register_library_kernel("matmul", "test.forgetful", lambda anchor: True, forgetful)
-    made = unity.compile(product(), choose="measured")
-    assert "the result of the program differs" in {row.reason for row in made.choices}
-    assert [row.candidate for row in products(made) if row.chosen][:1] == ["unity"]
+def test_kernels_are_tried_in_the_passes_that_are_given(registry, monkeypatch):
+    gains(monkeypatch, lambda about: 1.5)
+    unity.register_library_kernel("matmul", "test.mine", lambda anchor: True, mine)
+    made = unity.compile(product(), choose="measured", pipeline=DEFAULT_PIPELINE)
+    assert [row.op for row in made.choices] == ["R.matmul", "R.matmul", "program"]
+    assert [row.candidate for row in products(made) if row.chosen] == ["test.mine"]
 
 
 def test_open_sizes_are_those_of_the_example(registry, monkeypatch):
     gains(monkeypatch, lambda about: 1.5)
     shape = '("n", 16, 24, 24)'
     blind = unity.compile(convolutions(shape), choose="measured")
-    assert [row.reason for row in blind.choices][
-        -1
-    ] == "not measured as a whole: the sizes of x are open: give example_inputs"
+    assert [row.reason for row in blind.choices] == ["not measured: the sizes of x are open: give example_inputs"]
     made = unity.compile(convolutions(shape), choose="measured", example_inputs=(IMAGE,))
     assert {"layout", "fusion"} <= {row.op for row in made.choices if row.chosen}
     for n in (1, 3):

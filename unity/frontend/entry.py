@@ -66,10 +66,10 @@ def compile(
     call) products are computed in integers; without it only weights have fewer bits. The result's ``accuracy`` compares it with
     float32 on ``example_inputs``; ``UNITY_EXPLAIN=1`` prints it.
 
-    ``choose``: "analytic" picks the kernel of each product and convolution by a cost model; "measured" times our kernels and
-    registered library kernels on this machine, then other layouts of convolutions and results that are stored instead of used on in
-    the same kernel, in the whole program with ``example_inputs``, and keeps what is fastest; "measured+winograd" also tries
-    Winograd's algorithm for 3x3 convolutions, which rounds differently. ``unity.explain_choices`` shows the table.
+    ``choose``: "analytic" keeps our kernel of each product and convolution; "measured" tries registered library kernels, other
+    layouts of convolutions and results that are stored instead of used on in the same kernel, in the whole program with
+    ``example_inputs`` on this machine, and keeps what is fastest; "measured+winograd" also tries Winograd's algorithm for 3x3
+    convolutions, which rounds differently. ``unity.explain_choices`` shows the table.
 
     ``tune``: a number of trials: schedules of the tensor programs are searched for by measurement on this machine, and kept where
     they are faster than the default ones; later builds with ``tune`` find them again. Or a database of ``unity.meta_schedule``.

@@ -7,14 +7,9 @@ here: the search (``meta_schedule``). Invariant: without ``tune=`` a build reads
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from ...ffi.cache.object_cache import cache_folder
-from ...ir.expr import Var
-from ...ir.function import Function
 from ...ir.module import IRModule
-from ...ir.relation import dims
-from ...ir.types import TensorType
 from ...meta_schedule.database import Database, MemoryDatabase, SQLiteDatabase
 from ...meta_schedule.database.record import TRIAL
 from ...meta_schedule.database.workload import Workload, machine_features
@@ -25,7 +20,7 @@ from ...meta_schedule.tune import tuned
 from ...support.errors import FrontendError
 from ...transform.infra.passes import Pipeline
 from ..entry import BuildOptions
-from ..precision.accuracy import as_inputs
+from .sites import example_sizes
 
 FILE = "tuning.db"
 """File of the records, in the folder of the caches."""
@@ -47,25 +42,14 @@ def schedule_database(mod: IRModule, how: BuildOptions, passes: Pipeline | None)
                             help="leave one of them out")  # fmt: skip
     folder = cache_folder()
     database: Database = MemoryDatabase() if folder is None else SQLiteDatabase(folder / FILE)
-    found = extracted(mod, how.target, sizes=example_sizes(mod, how.examples), passes=passes)
+    sizes = {var.name: size for var, size in example_sizes(mod, how.examples).items() if size}
+    found = extracted(mod, how.target, sizes=sizes, passes=passes)
     wanted = [task for task in found.tasks if not _is_known(task, database)]
     if wanted:
         tasks, weights = extracted_tasks_to_tune_contexts(wanted, seed=0)
         _, rows = tuned(tasks, weights, None, how.tune, database=database)
         print(table(rows, found.others), file=sys.stderr)
     return database
-
-
-def example_sizes(mod: IRModule, examples: Any) -> dict[str, int]:
-    """The sizes of the symbols of ``main`` by its leading arguments."""
-    main = mod.functions.get("main")
-    found: dict[str, int] = {}
-    for param, value in zip(main.params if isinstance(main, Function) else (), as_inputs(examples)):
-        extents = dims(param.ty) if isinstance(param.ty, TensorType) else None
-        for extent, size in zip(extents or (), getattr(value, "shape", ())):
-            if isinstance(extent, Var) and size:
-                found.setdefault(extent.name, int(size))
-    return found
 
 
 def _is_known(task: ExtractedTask, database: Database) -> bool:

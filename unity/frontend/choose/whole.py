@@ -1,4 +1,4 @@
-"""``choose="measured"`` on the whole program: decisions about its graph, each kept where the program becomes faster with it.
+"""``choose="measured"``: decisions about a program, each kept where the whole program becomes faster with it.
 
 Kernels of calls (ours, or one of a library), the layout of convolutions, and which results are stored between kernels interact: a
 kernel of a library computes no activation behind it, a convolution with channels first transposes what comes and goes. So a
@@ -9,6 +9,7 @@ of the kernels themselves are the search of ``tune=``. Invariant: what is kept g
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from ...arith.evaluate import evaluate
+from ...ffi.dtype import DataType
+from ...ffi.library import LibraryKernel
 from ...ffi.targets.target import target
-from ...ir.expr import IntImm, Var
+from ...ffi.tensor import Tensor
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.relation import dims
@@ -34,39 +37,42 @@ from ...vm.choices import Choice
 from ...vm.stages import check, configure
 from ..entry import BuildOptions
 from ..precision.accuracy import as_inputs, copies, leaves
-from . import alone
-from .alone import OURS, Candidate, Measured, allclose, kernel_name, random_tensor
-from .anchors import Key
-from .kernels import with_kernels
+from .sites import Candidate, Key, Site, Sizes, Tiles, estimate, example_sizes, sites_of, text_of, with_kernels
 
+OURS = "unity"
 TRIALS = 64
 """Most programs that are built for one."""
 WORTH = 1.02
 """The gain over the best program so far from which another takes its place."""
 NOT_SLOWER = 1.0
-"""The same for the kernels that are fastest alone, all together, and for what was decided beside the default."""
+"""The same for what was decided beside the default."""
+HOPELESS = 0.5
+"""The gain of a kernel for all calls below which it is not tried for each."""
+BUDGET = 0.02
+"""Least seconds of runs of one program in a race."""
 ROUNDS = 8
 """Least runs of two programs in turns."""
 
 
 @dataclass(slots=True, frozen=True)
 class Point:
-    """Decisions about a program. ``kernels``: of calls, one for each size; ``keep``: convolutions that stay with channels first;
-    ``always``: the others have channels last though it seems too little to gain; ``unfused``: programs whose results are stored."""
+    """Decisions about a program. ``kernels``: of calls that another one than ours computes; ``keep``: convolutions that stay with
+    channels first; ``always``: the others have channels last though it seems too little to gain; ``unfused``: programs whose
+    results are stored."""
 
-    kernels: Mapping[Key, tuple[Candidate, ...]] = field(default_factory=dict)
+    kernels: Mapping[Key, Candidate] = field(default_factory=dict)
     keep: frozenset[str] = frozenset()
     always: bool = False
     unfused: frozenset[str] = frozenset()
 
     def module(self, mod: IRModule) -> IRModule:
-        """The module with the kernels of libraries that are decided on."""
+        """The module with the kernels that are decided on."""
         return with_kernels(mod, self.kernels)
 
-    def computed_by(self, key: Key, kernel: Candidate) -> Point:
-        """With another kernel for a call, at every size."""
-        others = {k: kernels for k, kernels in self.kernels.items() if k != key}
-        return replace(self, kernels=others if kernel is None else {**others, key: (kernel,)})
+    def computed_by(self, keys: tuple[Key, ...], kernel: Candidate) -> Point:
+        """With another kernel for some calls."""
+        others = {k: known for k, known in self.kernels.items() if k not in keys}
+        return replace(self, kernels=others if kernel is None else {**others, **dict.fromkeys(keys, kernel)})
 
     def keeping(self, text: str) -> Point:
         """With a convolution that stays with channels first."""
@@ -101,24 +107,18 @@ class Point:
 
 
 @dataclass(slots=True, frozen=True)
-class Result:
-    """The result of a search: the point, and rows of the table for what was tried in the program."""
-
-    point: Point
-    rows: tuple[Choice, ...]
-
-
-@dataclass(slots=True, frozen=True)
 class _Step:
-    """Another value of one decision: what it is about, as the table shows it, and the point with it."""
+    """Another value of one decision: what it is about, as the table shows it, the point with it, and why it is not tried."""
 
     about: str
     where: str
     candidate: str
     change: Callable[[Point], Point]
+    problem: str = ""
 
-    def row(self, seconds: float, reason: str, chosen: bool) -> Choice:
+    def row(self, seconds: float, reason: str, best: Point) -> Choice:
         """The row of the table; ``seconds`` of the whole program."""
+        chosen = not self.problem and self.change(best) == best
         return Choice(self.about, self.where, self.candidate, seconds, reason, chosen)
 
 
@@ -127,41 +127,47 @@ class Programs:
 
     def __init__(self, mod: IRModule, how: BuildOptions, inputs: tuple[Any, ...]) -> None:
         self.mod, self.how, self.inputs = mod, how, inputs
-        self.seen: list[Point] = []
+        self.built = 0
+        self.gain = float("nan")
+        """That of the last step that was tried."""
         self.best = Point()
         self.default, self.expected = self._build_and_run(self.best)
         self.run = self.default
 
     def _build_and_run(self, point: Point) -> tuple[Callable[[], Any], list[np.ndarray]]:
         """A call of a point's program, and its results."""
-        self.seen.append(point)
+        self.built += 1
         found = build(
-            point.module(self.mod), self.how.target, exec_mode=self.how.exec_mode, pipeline=point.passes,
+            point.module(self.mod), self.how.target, exec_mode=self.how.exec_mode, pipeline=point.passes or self.how.pipeline,
             tir_pipeline=self.how.tir_pipeline,
         )  # fmt: skip
         main, given = found["main"], copies(self.inputs)
         results = [array.copy() for array in leaves(main(*given))]
         return lambda: main(*given), results
 
-    def try_step(self, step: _Step, worth: float) -> Choice:
-        """Make the point of a step the best if it is ``worth`` times as fast; the row of the table."""
-        point, seconds, gain = step.change(self.best), float("nan"), 0.0
-        if len(self.seen) >= TRIALS:
-            return step.row(seconds, f"not tried: {TRIALS} programs were built", False)
+    def try_step(self, step: _Step) -> tuple[float, str]:
+        """Make the point of a step the best if it is faster; the seconds of its program, and what came of it."""
+        point = step.change(self.best)
+        seconds = self.gain = float("nan")
+        if step.problem or point == self.best:
+            return seconds, step.problem or "as it is"
+        if self.built >= TRIALS:
+            return seconds, f"not tried: {TRIALS} programs were built"
         try:
             run, results = self._build_and_run(point)
         except UnityError as error:
-            return step.row(seconds, f"failed: {error.message}", False)
+            return seconds, f"failed: {error.message}"
         except (RuntimeError, ValueError, TypeError) as error:  # of a library's kernel
-            return step.row(seconds, f"failed: {type(error).__name__}: {error}", False)
+            return seconds, f"failed: {type(error).__name__}: {error}"
         if not all([allclose(a, b) for a, b in zip(self.expected, results, strict=True)]):
-            return step.row(seconds, "the result of the program differs", False)
+            return seconds, "the result of the program differs"
         seconds, gain = _compare_speed(self.run, run)
-        if gain >= worth:  # once more: of many decisions some look better by chance
+        if gain >= WORTH:  # once more: of many decisions some look better by chance
             seconds, gain = min([(seconds, gain), _compare_speed(self.run, run)], key=lambda pair: pair[1])
-        if gain >= worth:
+        self.gain = gain
+        if gain >= WORTH:
             self.best, self.run = point, run
-        return step.row(seconds, f"{gain:.2f} times as fast as the best before", gain >= worth)
+        return seconds, f"{gain:.2f} times as fast as the best before"
 
     def verdict(self) -> Choice:
         """The row of the best program beside the default; the default takes its place where it is not slower."""
@@ -178,7 +184,7 @@ def _compare_speed(first: Callable[[], Any], second: Callable[[], Any]) -> tuple
     times: tuple[list[float], list[float]] = ([], [])
     for run in (first, second):
         run()
-    while len(times[0]) < ROUNDS or sum(times[0]) + sum(times[1]) < 4 * alone.BUDGET:
+    while len(times[0]) < ROUNDS or sum(times[0]) + sum(times[1]) < 4 * BUDGET:
         for run, taken in zip((first, second), times):
             begin = time.perf_counter()
             run()
@@ -187,84 +193,91 @@ def _compare_speed(first: Callable[[], Any], second: Callable[[], Any]) -> tuple
     return float(ranks[1][0]), float(np.min(ranks[0] / ranks[1]))
 
 
+def allclose(ours: np.ndarray, other: np.ndarray) -> bool:
+    """True if two results differ by no more than the rounding of another order of sums."""
+    a, b = ours.astype("float64"), other.astype("float64")
+    scale = np.abs(a).max(initial=0.0)
+    limit = 1e-2 * scale if ours.dtype.itemsize < 4 else 1e-4 * max(scale, 1.0)
+    return bool(np.allclose(a, b, rtol=1e-2, atol=limit, equal_nan=True))
+
+
+def _random_tensor(rng: np.random.Generator, shape: list[int], kind: DataType) -> Tensor:
+    """Numbers of a normal distribution, or integers from 0 to 4."""
+    if kind.is_float:
+        return Tensor(rng.standard_normal(shape).astype("float32").astype(kind.numpy))
+    return Tensor(rng.integers(0, 2 if kind.is_bool else 5, shape).astype(kind.numpy))
+
+
 def example_arguments(mod: IRModule, examples: Any) -> tuple[Any, ...] | str:
     """Arguments for ``main``: the examples, and random tensors for the parameters behind them; or why there are none."""
     main = mod.functions.get("main")
     if not isinstance(main, Function):
         return "the module has no graph function main"
-    given, sizes = as_inputs(examples)[: len(main.params)], dict[Var, int]()
-    for param, value in zip(main.params, given):
-        extents = dims(param.ty) if isinstance(param.ty, TensorType) else None
-        for extent, size in zip(extents or (), getattr(value, "shape", ())):
-            if isinstance(extent, Var):
-                sizes.setdefault(extent, int(size))
-    args, rng = list(given), np.random.default_rng(0)
-    for param in main.params[len(given) :]:
+    args, sizes = list(as_inputs(examples)[: len(main.params)]), example_sizes(mod, examples)
+    rng = np.random.default_rng(0)
+    for param in main.params[len(args) :]:
         ty = param.ty
         extents = dims(ty) if isinstance(ty, TensorType) else None
         if not isinstance(ty, TensorType) or extents is None or ty.dtype is None:
             return f"nothing is known of the argument {param.name}: give example_inputs"
-        shape = [e.value if type(e) is IntImm else evaluate(e, sizes) for e in extents]
+        shape = [evaluate(e, sizes) for e in extents]
         if None in shape:
             return f"the sizes of {param.name} are open: give example_inputs"
-        args.append(random_tensor(rng, tuple([n for n in shape if n is not None]), ty.dtype.name))
+        args.append(_random_tensor(rng, [n for n in shape if n is not None], ty.dtype))
     return tuple(args)
 
 
-def why_not_measured(how: BuildOptions) -> str:
-    """The reason why programs of a build are not measured as a whole; "" where they are."""
-    if how.pipeline is not None:
-        return "pipeline= has passes of its own"
-    if backend_of(target(how.target)).graph_pipeline is not None:
-        return "the target has graph passes of its own"
-    return ""
-
-
-def decide(mod: IRModule, how: BuildOptions, measured: Mapping[Key, Measured]) -> Result:
-    """The decisions about a program whose calls were measured alone."""
-    problem = why_not_measured(how)
-    inputs = problem or example_arguments(mod, how.examples)
+def decide(mod: IRModule, how: BuildOptions, winograd: bool) -> tuple[Point, tuple[Choice, ...]]:
+    """The decisions about a program, and a row of the table for each that was tried."""
+    inputs = example_arguments(mod, how.examples)
     try:
         programs = None if isinstance(inputs, str) else Programs(mod, how, inputs)
     except UnityError as error:
         programs, inputs = None, error.message
     if programs is None:
-        point = Point({key: found.kernels for key, found in measured.items() if any(found.kernels)})
-        return Result(point, (Choice("program", "", OURS, float("nan"), f"not measured as a whole: {inputs}", False),))
+        return Point(), (Choice("program", "", OURS, float("nan"), f"not measured: {inputs}", False),)
     with target(how.target):
-        rows = tuple(_search(programs, measured))
-    return Result(programs.best, rows)
+        tried = [(step, *programs.try_step(step)) for step in _steps(programs, winograd)]
+        last = [programs.verdict()] if programs.best != Point() else []
+    return programs.best, (*[step.row(seconds, why, programs.best) for step, seconds, why in tried], *last)
 
 
-def _search(programs: Programs, measured: Mapping[Key, Measured]) -> Iterator[Choice]:
-    """Try the decisions one after the other; a row for each."""
-    fastest = {key: found.kernels for key, found in measured.items() if any(found.kernels)}
-    if fastest:
-        first = _Step("program", "", "the kernels that are fastest alone", lambda point: Point(fastest))
-        yield programs.try_step(first, NOT_SLOWER)
-    for step in _steps(programs, measured):
-        if step.change(programs.best) != programs.best:
-            yield programs.try_step(step, WORTH)
-    if programs.best != Point():
-        yield programs.verdict()
+def _steps(programs: Programs, winograd: bool) -> Iterator[_Step]:
+    """Other values of decisions; those of fusion are found in the program that the others made. Passes that are not the default
+    ones leave only the kernels open."""
+    mod, how = programs.mod, programs.how
+    yield from _kernel_steps(programs, sites_of(mod), example_sizes(mod, how.examples), winograd)
+    if how.pipeline is None and backend_of(target(how.target)).graph_pipeline is None:
+        yield from _layout_steps(mod)
+        yield from _fusion_steps(programs.best.module(mod), programs.best, how)
 
 
-def _steps(programs: Programs, measured: Mapping[Key, Measured]) -> Iterator[_Step]:
-    """Other values of decisions; those of fusion are found in the program that the others made."""
-    yield from _kernel_steps(measured)
-    yield from _layout_steps(programs.mod)
-    yield from _fusion_steps(programs.best.module(programs.mod), programs.best, programs.how)
-
-
-def _kernel_steps(measured: Mapping[Key, Measured]) -> Iterator[_Step]:
-    """Other kernels of the calls, those that take longest first."""
-    for key, found in sorted(measured.items(), key=lambda pair: -pair[1].seconds):
-        if len(set(found.kernels)) > 1:
-            continue  # one for each size
-        for kernel in dict.fromkeys([found.kernels[0], *found.near]):
-            yield _Step(
-                key[0], found.rows[0].shape, kernel_name(kernel), partial(Point.computed_by, key=key, kernel=kernel)
-            )
+def _kernel_steps(programs: Programs, sites: Mapping[Key, Site], sizes: Sizes, winograd: bool) -> Iterator[_Step]:
+    """Other kernels: one for all the calls that it takes, then of each call, those that take longest by the estimate first. Calls
+    that are too small a part of the program for any gain to show are left out."""
+    anchors = {key: site.anchor(sizes) for key, site in sites.items()}
+    times = {key: 0.0 if a is None else sites[key].count * estimate(a)[0] for key, a in anchors.items()}
+    problems: dict[LibraryKernel | Tiles, dict[Key, str]] = defaultdict(dict)
+    for key, site in sites.items():
+        for kernel in site.candidates(winograd):
+            problem = site.refuses(kernel, anchors[key])
+            if not problem and times[key] * WORTH < (WORTH - 1) * sum(times.values()):
+                problem = "not tried: the call is too small a part of the program"
+            problems[kernel][key] = problem
+    for kernel, found in problems.items():
+        takes = tuple([key for key, problem in found.items() if not problem])
+        if len(takes) > 1:
+            change = partial(Point.computed_by, keys=takes, kernel=kernel)
+            yield _Step("kernels", "", f"{kernel.name} for all calls", change)
+            if programs.gain < HOPELESS:
+                found |= dict.fromkeys(takes, "not tried: for all calls it is much slower")
+    for key in sorted(sites, key=lambda key: -times[key]):
+        anchor = anchors[key]
+        where = text_of(anchor) if anchor is not None else " x ".join(key[1])
+        yield _Step(key[0], where, OURS, partial(Point.computed_by, keys=(key,), kernel=None))
+        for kernel in sites[key].candidates(winograd):
+            change = partial(Point.computed_by, keys=(key,), kernel=kernel)
+            yield _Step(key[0], where, kernel.name, change, problems[kernel][key])
 
 
 def _layout_steps(mod: IRModule) -> Iterator[_Step]:
