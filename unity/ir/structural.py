@@ -6,6 +6,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,23 @@ from .types import PrimType
 
 
 class _Different(Exception):
-    """Internal: carries the path built while unwinding."""
+    """Internal: the reason of a difference, and the steps to it, which are added while unwinding."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *steps: str | int) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.path: list[str] = []
+        self.steps = [*steps]
+
+    def __str__(self) -> str:
+        path = "".join([f"[{step}]" if type(step) is int else str(step) for step in reversed(self.steps)])
+        return f"{path or '<root>'}: {self.reason}"
+
+
+@cache
+def _compared(kind: Any) -> list[tuple[str, str, str]]:
+    """Name, role and step of the fields that are part of the meaning, those that bind first."""
+    fields = [(name, role, f".{name}") for name, role in kind.plan if role not in (ASIDE, DERIVED)]
+    return sorted(fields, key=lambda field: field[1] not in BINDING)
 
 
 class _Comparer:
@@ -46,40 +58,32 @@ class _Comparer:
         elif known_a is not b or known_b is not a:
             raise _Different(f"{name_of(a)} and {name_of(b)} are bound to different things")
 
-    def value(self, a: Any, b: Any, defining: bool) -> None:
-        if isinstance(a, Node) and isinstance(b, Node):
-            self.node(a, b, defining)
-        elif type(a) is tuple and type(b) is tuple:
-            if len(a) != len(b):
-                raise _Different(f"{len(a)} elements against {len(b)}")
-            for index, (x, y) in enumerate(zip(a, b)):
-                try:
-                    self.value(x, y, defining)
-                except _Different as difference:
-                    difference.path.append(f"[{index}]")
-                    raise
-        elif isinstance(a, dict) and isinstance(b, dict):
-            self.mapping(a, b, defining)
-        elif not data_equal(a, b):
-            raise _Different(f"{shown(a)} against {shown(b)}")
+    def value(self, a: Any, b: Any, defining: bool, step: str | int = "") -> None:
+        """Compare what stands at one step of the way."""
+        try:
+            if isinstance(a, Node) and isinstance(b, Node):
+                self.node(a, b, defining)
+            elif type(a) is tuple and type(b) is tuple:
+                if len(a) != len(b):
+                    raise _Different(f"{len(a)} elements against {len(b)}")
+                for index, (x, y) in enumerate(zip(a, b)):
+                    self.value(x, y, defining, index)
+            elif isinstance(a, dict) and isinstance(b, dict):
+                self.mapping(a, b, defining)
+            elif not data_equal(a, b):
+                raise _Different(f"{shown(a)} against {shown(b)}")
+        except _Different as difference:
+            difference.steps.append(step)
+            raise
 
     def mapping(self, a: dict[Any, Any], b: dict[Any, Any], defining: bool) -> None:
         if a and isinstance(next(iter(a)), Node):  # buffer_map: in order of the parameters
             self.value(tuple(a), tuple(b), False)
             self.value(tuple(a.values()), tuple(b.values()), defining)
             return
-        for key in a:
-            if key not in b:
-                raise _Different(f"key {key!r} only on the left")
-        for key in b:
-            if key not in a:
-                raise _Different(f"key {key!r} only on the right")
+        _same_keys(a, b, "key {!r}")
         for key, item in a.items():
-            try:
-                self.value(item, b[key], defining)
-            except _Different as difference:
-                difference.path.append(f"[{key!r}]")
-                raise
+            self.value(item, b[key], defining, f"[{key!r}]")
 
     def node(self, a: Any, b: Any, defining: bool) -> None:
         kind = type(a)
@@ -89,6 +93,9 @@ class _Comparer:
             self.reference(a, b, defining)
             return
         if a is b and not self.left and not defining:
+            return
+        if kind is IRModule:
+            self.module(a, b)
             return
         if kind is GlobalVar or kind is Op:
             if a.name != b.name:
@@ -100,31 +107,22 @@ class _Comparer:
             return
         if kind is DeclBuffer:
             self.value(a.buffer.data, b.buffer.data, False)
-        ordered = sorted(a.plan, key=lambda item: item[1] not in BINDING) if a.walked else a.plan
-        for name, role in ordered:
-            if role is ASIDE or role is DERIVED:
-                continue
+        for name, role, step in _compared(a.__class__):
             x, y = getattr(a, name), getattr(b, name)
-            try:
-                if role is DEF:
-                    self.symbols(bound_symbols(x), bound_symbols(y))
-                if role is LEAF:
-                    if not data_equal(x, y):
-                        raise _Different(f"{shown(x)} against {shown(y)}")
-                else:
-                    self.value(x, y, role in BINDING)
-            except _Different as difference:
-                difference.path.append(f".{name}")
-                raise
+            if role is LEAF:
+                if not data_equal(x, y):
+                    raise _Different(f"{shown(x)} against {shown(y)}", step)
+                continue
+            if (
+                role is DEF
+            ):  # the symbols that the fields define are paired; where they do not pair up, the fields differ
+                for left, right in zip(bound_symbols(x), bound_symbols(y)):
+                    if left not in self.left and right not in self.right:
+                        self.value(left, right, True, step)
+            self.value(x, y, role in BINDING, step)
         if kind is Let:  # its variable ends with it: an expression that stands twice binds it twice
             self.left.pop(a.var, None)
             self.right.pop(b.var, None)
-
-    def symbols(self, left: list[Var], right: list[Var]) -> None:
-        """Pair the symbols that two binding fields define; where they do not pair up, the fields differ."""
-        for a, b in zip(left, right):
-            if a not in self.left and b not in self.right:
-                self.reference(a, b, True)
 
     def reference(self, a: Any, b: Any, defining: bool) -> None:
         mapped = self.left.get(a)
@@ -140,46 +138,27 @@ class _Comparer:
         if isinstance(a, Var):
             if a.dataflow is not b.dataflow:
                 raise _Different(f"{name_of(a)} and {name_of(b)}: one is visible only inside its dataflow block")
-            try:
-                self.value(a.ty, b.ty, False)
-            except _Different as difference:
-                difference.path.append(".ty")
-                raise
-            return
-        if type(a) is Buffer:
-            for name, role in a.plan:
-                if role is ASIDE or name == "name":
-                    continue
-                try:
-                    self.value(getattr(a, name), getattr(b, name), name == "data")
-                except _Different as difference:
-                    difference.path.append(f".{name}")
-                    raise
+            self.value(a.ty, b.ty, False, ".ty")
+        else:
+            for name, _, step in _compared(Buffer):
+                if name != "name":
+                    self.value(getattr(a, name), getattr(b, name), name == "data", step)
 
     def module(self, a: IRModule, b: IRModule) -> None:
-        self.node_fields(a, b, ("attrs", "global_infos"))
-        for name in a.functions:
-            if name not in b.functions:
-                raise _Different(f"function {name} only on the left")
-        for name in b.functions:
-            if name not in a.functions:
-                raise _Different(f"function {name} only on the right")
+        self.value(a.attrs, b.attrs, False, ".attrs")
+        self.value(a.global_infos, b.global_infos, False, ".global_infos")
+        _same_keys(a.functions, b.functions, "function {}")
         for name, fn in a.functions.items():
             self.left.clear()
             self.right.clear()
-            try:
-                self.value(fn, b.functions[name], False)
-            except _Different as difference:
-                difference.path.append(f'["{name}"]')
-                raise
+            self.value(fn, b.functions[name], False, f'["{name}"]')
 
-    def node_fields(self, a: Any, b: Any, names: tuple[str, ...]) -> None:
-        for name in names:
-            try:
-                self.value(getattr(a, name), getattr(b, name), False)
-            except _Different as difference:
-                difference.path.append(f".{name}")
-                raise
+
+def _same_keys(a: dict[Any, Any], b: dict[Any, Any], what: str) -> None:
+    for keys, others, side in ((a, b, "left"), (b, a, "right")):
+        for key in keys:
+            if key not in others:
+                raise _Different(f"{what.format(key)} only on the {side}")
 
 
 def name_of(node: Any) -> str:
@@ -223,13 +202,9 @@ def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
     comparer = _Comparer(map_free_vars)
     with deep_recursion():
         try:
-            if isinstance(a, IRModule) and isinstance(b, IRModule):
-                comparer.module(a, b)
-            else:
-                comparer.value(a, b, False)
+            comparer.value(a, b, False)
         except _Different as difference:
-            path = "".join(reversed(difference.path))
-            return f"{path or '<root>'}: {difference.reason}"
+            return str(difference)
     return None
 
 
@@ -303,11 +278,9 @@ class _Hasher:
         mix = self.mix
         if type(value) is tuple:
             return mix(tuple([self.value(item, defining) for item in value]))
-        if isinstance(value, dict):
+        if isinstance(value, (dict, Mapping)):
             if value and isinstance(next(iter(value)), Node):
                 return self.value((tuple(value), tuple(value.values())), defining)
-            return mix(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
-        if isinstance(value, Mapping):
             return mix(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
         return data_hash(value, mix)
 
@@ -322,7 +295,7 @@ class _Hasher:
             self.numbers[node] = len(self.numbers)
             if isinstance(node, Var):
                 return mix(("def", self.value(node.ty)))
-            parts = [self.value(getattr(node, n), n == "data") for n, r in node.plan if r is not ASIDE and n != "name"]
+            parts = [self.value(getattr(node, n), n == "data") for n, _, _ in _compared(Buffer) if n != "name"]
             return mix(("buffer", *parts))
         kind = type(node)
         if kind is IRModule:
@@ -334,10 +307,7 @@ class _Hasher:
         if kind is GlobalVar or kind is Op:
             return mix((kind.__name__, node.name))
         parts = [kind.__name__]
-        ordered = sorted(node.plan, key=lambda item: item[1] not in BINDING) if node.walked else node.plan
-        for name, role in ordered:
-            if role is ASIDE or role is DERIVED:
-                continue
+        for name, role, _ in _compared(node.__class__):
             if role is DEF:
                 for symbol in bound_symbols(getattr(node, name)):
                     self.node(symbol, True)
