@@ -21,11 +21,11 @@ from .expressions import ExprCompiler
 from .fibers import Fibers
 from .findings import Finding, Site
 from .groups import Stores, group_calls
-from .intrinsics import register
+from .intrinsics import Effect, instruction, register
 from .lanes import WARP, Mask
 from .memory import Storage
 from .mma import copies_of
-from .operands import NOTHING, Operand
+from .operands import Operand
 from .shadow import NOBODY
 from .wave import Wave
 
@@ -68,14 +68,11 @@ def barriers_at(compiler: ExprCompiler, call: Call, index: int, creates: bool = 
         numbers = wave.rows(number(mask))[lanes]
         blocks = wave.batch.within[lanes] // wave.batch.geometry.padded
         wrong = (numbers < 0) | (numbers >= barriers.count)
-        if wrong.any():
-            text = f"barrier {int(numbers[wrong.argmax()])} of {barriers.count}"
-            raise wave.failure("E372", text, span, int(lanes[wrong.argmax()]))
+        wave.refuse(wrong, lanes, "E372", span, lambda at: f"barrier {numbers[at]} of {barriers.count}")
         if not creates:
             missing = barriers.expected[blocks, numbers] == 0
-            if missing.any():
-                text = f"barrier {int(numbers[missing.argmax()])} is used before T.ptx_init_barrier_thread_count"
-                raise wave.failure("E364", text, span, int(lanes[missing.argmax()]))
+            text = "is used before T.ptx_init_barrier_thread_count"
+            wave.refuse(missing, lanes, "E364", span, lambda at: f"barrier {numbers[at]} {text}")
             _check_visible(wave, barriers, call, lanes, blocks, numbers)
         return barriers, lanes, blocks, numbers
 
@@ -98,68 +95,60 @@ def _check_visible(
         wave.log.add(key, found, int(early.sum()))
 
 
-@register("create_barriers")
-def _create(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("create_barriers")
+def _create(compiler: ExprCompiler, call: Call) -> Effect:
     wave, count = compiler.wave, getattr(call.args[0], "value", 0)
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         wave.env[Barriers] = Barriers(wave.batch.blocks, count)
-        return NOTHING
 
     return run
 
 
-@register("ptx_init_barrier_thread_count")
-def _initialize(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_init_barrier_thread_count")
+def _initialize(compiler: ExprCompiler, call: Call) -> Effect:
     find, arrivals, wave = barriers_at(compiler, call, 0, creates=True), compiler.index(call.args[1]), compiler.wave
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         barriers, lanes, blocks, numbers = find(mask)
         count = wave.rows(arrivals(mask))[lanes]
-        if (count < 1).any():
-            raise wave.failure("E372", "a barrier of no arrivals", call.span, int(lanes[(count < 1).argmax()]))
+        wave.refuse(count < 1, lanes, "E372", call.span, lambda _: "a barrier of no arrivals")
         at = (blocks, numbers)
         barriers.expected[at] = barriers.pending[at] = count
         barriers.parity[at] = barriers.bytes[at] = 0
         barriers.made[at], barriers.maker[at] = wave.batch.clock, wave.batch.number[lanes]
-        return NOTHING
 
     return run
 
 
-@register("ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx")
-def _arrive(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx")
+def _arrive(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: barrier, and the bytes that are to come."""
     find, wave = barriers_at(compiler, call, 0), compiler.wave
     announced = compiler.index(call.args[1]) if len(call.args) > 1 else None
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         barriers, lanes, blocks, numbers = find(mask)
         if announced is not None:
-            more = wave.rows(announced(mask))[lanes]
-            np.add.at(barriers.bytes, (blocks, numbers), more)
+            np.add.at(barriers.bytes, (blocks, numbers), wave.rows(announced(mask))[lanes])
         np.subtract.at(barriers.pending, (blocks, numbers), 1)
-        excess = barriers.pending[blocks, numbers] < 0
-        if excess.any():
-            wrong = int(excess.argmax())
-            expected = int(barriers.expected[blocks[wrong], numbers[wrong]])
-            text = f"more arrivals at barrier {int(numbers[wrong])} than the {expected} of a phase"
-            raise wave.failure("E362", text, call.span, int(lanes[wrong]))
+        expected = barriers.expected[blocks, numbers]
+        wave.refuse(
+            barriers.pending[blocks, numbers] < 0, lanes, "E362", call.span,
+            lambda at: f"more arrivals at barrier {numbers[at]} than the {expected[at]} of a phase",
+        )  # fmt: skip
         barriers.end_phases(wave)
-        return NOTHING
 
     return run
 
 
-@register("ptx_wait_barrier")
-def _wait(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_wait_barrier")
+def _wait(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: barrier, parity of the phase."""
     find, wave = barriers_at(compiler, call, 0), compiler.wave
     parity = compiler.index(call.args[1]) if len(call.args) > 1 else None
 
-    def run(mask: Mask) -> Value:
-        if not mask.count:
-            return NOTHING
+    def run(mask: Mask) -> None:
         barriers, lanes, blocks, numbers = find(mask)
         asked = np.broadcast_to(np.asarray(parity(mask) if parity is not None else 0), wave.batch.size)[lanes] & 1
         wave.record(Fibers).wait(
@@ -168,7 +157,6 @@ def _wait(compiler: ExprCompiler, call: Call) -> Closure:
         base = np.broadcast_to(wave.batch.block_base, wave.batch.size).copy()
         base[lanes] = np.maximum(base[lanes], barriers.ended[blocks, numbers])
         wave.batch.block_base = base
-        return NOTHING
 
     return run
 
@@ -183,14 +171,13 @@ def deadlock(wave: Wave, call: Call, lane: int) -> Exception:
     return error
 
 
-@register("ptx_cp_async_barrier")
-def _arrive_when_copied(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_cp_async_barrier")
+def _arrive_when_copied(compiler: ExprCompiler, call: Call) -> Effect:
     find, wave = barriers_at(compiler, call, 0), compiler.wave
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         find(mask)
         copies_of(wave).wait(mask, -1)
-        return NOTHING
 
     return run
 
@@ -205,8 +192,8 @@ def swizzled(address: np.ndarray, width: int) -> np.ndarray:
     return found
 
 
-@register("ptx_cp_async_bulk")
-def _bulk(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_cp_async_bulk")
+def _bulk(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, barrier."""
     wave, size, offset = compiler.wave, compiler.index(call.args[4]), compiler.index(call.args[3])
     item = dtype_of(call).itemsize
@@ -243,17 +230,19 @@ def _box(compiler: ExprCompiler, form: TensorCopy) -> Callable[[Mask], tuple[np.
         return _pixels(compiler, form, form.window)
 
     def source(mask: Mask) -> tuple[np.ndarray, np.ndarray]:
-        lanes = mask.index
-        elements = np.zeros((len(lanes), grid.shape[1]), np.int64)
-        inside = np.ones(elements.shape, np.bool_)
-        for axis, (size, first) in enumerate(zip(sizes, corner)):
-            extent, begin = [wave.rows(e(mask))[lanes] for e in (size, first)]
-            coordinate = begin[:, None] + grid[axis]
-            inside &= (coordinate >= 0) & (coordinate < extent[:, None])
-            elements = elements * extent[:, None] + coordinate
-        return elements, inside
+        extents, begins = [[wave.rows(e(mask))[mask.index] for e in row] for row in (sizes, corner)]
+        return _numbered([begin[:, None] + along for begin, along in zip(begins, grid)], extents)
 
     return source
+
+
+def _numbered(coordinates: list[np.ndarray], extents: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of elements by their coordinates (lanes x elements) along each axis, and which of them lie inside."""
+    elements, inside = np.zeros(coordinates[0].shape, np.int64), np.ones(coordinates[0].shape, np.bool_)
+    for coordinate, extent in zip(coordinates, extents):
+        inside &= (coordinate >= 0) & (coordinate < extent[:, None])
+        elements = elements * extent[:, None] + coordinate
+    return elements, inside
 
 
 def _pixels(
@@ -277,18 +266,13 @@ def _pixels(
         for (lower, _, stride, _, _), count, offset in reversed(list(zip(rows, counts, moved))):
             found.append(number % count[:, None] * stride + lower + offset[:, None])
             number = number // count[:, None]
-        found.append(number)
-        elements, inside = np.zeros(number.shape, np.int64), np.ones(number.shape, np.bool_)
-        for coordinate, extent in zip(reversed(found), extents):
-            inside &= (coordinate >= 0) & (coordinate < extent[:, None])
-            elements = elements * extent[:, None] + coordinate
-        return elements, inside
+        return _numbered([number, *reversed(found)], extents)
 
     return source
 
 
-@register("ptx_cp_async_bulk_tensor", "ptx_cp_async_bulk_tensor_im2col")
-def _bulk_tensor(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_cp_async_bulk_tensor", "ptx_cp_async_bulk_tensor_im2col")
+def _bulk_tensor(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: see ``tensor_copy``."""
     form = _form(call)
     return _copying(compiler, call, 3, _box(compiler, form), form.swizzle, 128)
@@ -297,17 +281,15 @@ def _bulk_tensor(compiler: ExprCompiler, call: Call) -> Closure:
 def _copying(
     compiler: ExprCompiler, call: Call, barrier: int, source: Callable[[Mask], tuple[np.ndarray, np.ndarray]], swizzle: int,
     align: int,
-) -> Closure:  # fmt: skip
+) -> Effect:  # fmt: skip
     """A copy of the elements behind the global pointer that ``source`` numbers, zeros for those outside."""
     wave, dtype = compiler.wave, DataType(dtype_of(call).element.name)
     find, item = barriers_at(compiler, call, barrier), dtype.itemsize
     origin = Operand(compiler, call, 2, dtype, "bulk load", "global", offset=False)
     target = Operand(compiler, call, 0, dtype, "bulk store", "shared")
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         barriers, lanes, blocks, numbers = find(mask)
-        if not len(lanes):
-            return NOTHING
         elements, inside = source(mask)
         (here, base), (storage, start) = origin.start(mask), target.start(mask)
         address = base[lanes][:, None] + elements * item
@@ -334,23 +316,20 @@ def _copying(
             barriers.end_phases(wave)
 
         wave.record(Fibers).late.append(come)
-        return NOTHING
 
     return run
 
 
-@register("ptx_cp_async_bulk_tensor_store")
-def _bulk_store(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_cp_async_bulk_tensor_store")
+def _bulk_store(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: see ``tensor_copy``. Global memory is written at once, shared memory may be read until the group is waited for."""
     form, wave = _form(call), compiler.wave
     box, dtype, item = _box(compiler, form), form.dtype, form.dtype.itemsize
     source = Operand(compiler, call, 0, dtype, "bulk load", "shared")
     target = Operand(compiler, call, 2, dtype, "bulk store", "global", offset=False)
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         lanes = mask.index
-        if not len(lanes):
-            return NOTHING
         elements, inside = box(mask)
         everyone = np.broadcast_to(lanes[:, None], elements.shape)
         (here, start), (there, base) = source.start(mask), target.start(mask)
@@ -366,7 +345,6 @@ def _bulk_store(compiler: ExprCompiler, call: Call) -> Closure:
         wave.record(Stores, wave.batch.size).begin(
             lanes, lambda due: still_read(wave, here, cells, owners, source.site, lanes[due])
         )
-        return NOTHING
 
     return run
 
@@ -402,15 +380,14 @@ def fenced(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, s
         wave.log.add(key, found, int(late.sum()))
 
 
-@register("ptx_fence_proxy_async")
-def _fence_proxy(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_fence_proxy_async")
+def _fence_proxy(compiler: ExprCompiler, call: Call) -> Effect:
     wave = compiler.wave
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         for storage in wave.proxied:
             if storage.stored is not None:
                 storage.stored[np.isin(storage.stored, wave.batch.number[mask.index])] = NOBODY
-        return NOTHING
 
     return run
 

@@ -101,13 +101,9 @@ class Log:
         return made
 
     def add(self, key: object, finding: Finding, count: int) -> None:
-        """Record a finding; further ones under the same key are counted."""
-        known = self.findings.get(key)
-        if known is None:
-            self.findings[key] = finding
-            finding.count = count
-        else:
-            known.count += count
+        """Record a finding that is not known."""
+        self.findings[key] = finding
+        finding.count = count
 
     def known(self, key: object, count: int) -> bool:
         """Count a finding that is known already; False when it is new."""

@@ -5,7 +5,7 @@ Sums are formed in double precision and rounded once to the accumulator's type; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,12 @@ from ....support.source import Span
 from ...build import dtype_of
 from ...expr import Call, StringImm, Var
 from ...types import PointerType, pointed
-from ..common.arrays import Value, caster, rounded
-from ..common.expressions import Closure
-from ..common.intrinsics import short_name
+from ..common.arrays import caster, rounded
 from .expressions import ExprCompiler
-from .findings import Site
-from .intrinsics import register
+from .intrinsics import Effect, instruction
 from .lanes import WARP, Mask
-from .memory import Address
-from .operands import NOTHING, element_of, name_of
+from .memory import Storage
+from .operands import Operand, element_of
 from .wave import Wave
 
 
@@ -44,177 +41,137 @@ def part_shape(scope: str, size: tuple[int, int, int]) -> tuple[int, int]:
     return {"wmma.matrix_a": (m, k), "wmma.matrix_b": (k, n), "wmma.accumulator": (m, n)}[scope]
 
 
-@dataclass(slots=True)
-class Fragment:
-    """A fragment operand of a call: which buffer, which fragment of it."""
+class Fragment(Operand):
+    """A fragment at an argument of a call: which buffer, and which fragment of it, the argument ``index``."""
 
-    wave: Wave
-    data: Var
-    dtype: DataType
-    scope: str
-    index: Closure
-    span: Span | None
-    site: Site
+    def __init__(self, compiler: ExprCompiler, call: Call, position: int, index: int, kind: str) -> None:
+        data, dtype, self.scope = fragment_of(call.args[position], call.span)
+        super().__init__(compiler, call, position, dtype, kind, self.scope, offset=False)
+        self.data, self.index = data, compiler.index(call.args[index])
 
-    def addresses(self, mask: Mask, shape: tuple[int, int], warps: np.ndarray) -> tuple[Address, np.ndarray]:
-        """Addresses of the numbers (warps x rows x columns) for the first lanes of ``warps``."""
-        target: Address = self.wave.env[self.data]
-        count = shape[0] * shape[1]
-        index = self.wave.rows(self.index(mask))[warps]
-        start = self.wave.rows(target.offset)[warps]
-        item = self.dtype.itemsize
-        first = start + index * count * item
-        limit = target.storage.limit
-        wrong = (first < 0) | (first + count * item > limit)
-        if wrong.any():
-            text = f"fragment {int(index[wrong.argmax()])} of {target.storage.name} lies outside its memory"
-            raise self.wave.failure("E372", text, self.span, int(warps[wrong.argmax()]))
-        return target, first[:, None] + np.arange(count) * item
+    def places(self, mask: Mask, shape: tuple[int, ...], warps: np.ndarray) -> tuple[Storage, np.ndarray, np.ndarray]:
+        """The memory, and addresses of the numbers with their lanes, for the first lanes of ``warps``."""
+        storage, start = self.start(mask)
+        count, index = math.prod(shape), self.wave.rows(self.index(mask))[warps]
+        size = count * self.dtype.itemsize
+        first = start[warps] + index * size
+        self.wave.refuse(
+            (first < 0) | (first + size > storage.limit), warps, "E372", self.span,
+            lambda at: f"fragment {index[at]} of {storage.name} lies outside its memory",
+        )  # fmt: skip
+        self.wave.array = storage.flat(self.dtype, storage.name)
+        address = first[:, None] + np.arange(count) * self.dtype.itemsize
+        return storage, address.ravel(), np.repeat(warps, count)
 
-    def read(self, mask: Mask, shape: tuple[int, int], warps: np.ndarray) -> np.ndarray:
-        """The matrices of the warps."""
-        target, address = self.addresses(mask, shape, warps)
-        self.wave.array = target.storage.flat(self.dtype, target.storage.name)
-        lanes = np.repeat(warps, address.shape[1])
-        found = self.wave.accesses.load(target.storage, address.ravel(), lanes, self.dtype, self.site)
-        return found.reshape(len(warps), *shape)
+    def matrices(self, mask: Mask, size: tuple[int, int, int], warps: np.ndarray) -> np.ndarray:
+        """The matrices of the warps in a product of ``size``."""
+        shape = part_shape(self.scope, size)
+        return self.load(*self.places(mask, shape, warps)).reshape(len(warps), *shape)
 
-    def write(self, mask: Mask, values: np.ndarray, warps: np.ndarray) -> None:
-        """Store the matrices of the warps."""
-        target, address = self.addresses(mask, values.shape[1:], warps)
-        self.wave.array = target.storage.flat(self.dtype, target.storage.name)
-        lanes = np.repeat(warps, address.shape[1])
-        self.wave.accesses.store(target.storage, address.ravel(), lanes, values.ravel(), self.dtype, self.site, True)
+    def fill(self, mask: Mask, values: np.ndarray, size: tuple[int, int, int], warps: np.ndarray) -> None:
+        """Store the matrices of the warps in a product of ``size``."""
+        storage, address, lanes = self.places(mask, values.shape[1:], warps)
+        self.store(storage, address, lanes, values.ravel())
+        storage.fragment = size
 
 
-def fragment(compiler: ExprCompiler, call: Call, position: int, index: int, kind: str) -> Fragment:
-    """The fragment at argument ``place`` with its number at argument ``index``."""
-    data, dtype, scope = fragment_of(call.args[position], call.span)
-    site = compiler.wave.log.site(data.name, kind, scope, call.span)
-    return Fragment(compiler.wave, data, dtype, scope, compiler.index(call.args[index]), call.span, site)
-
-
-def full_warps(wave: Wave, mask: Mask, what: str, span: Span | None) -> np.ndarray:
+def full_warps(wave: Wave, mask: Mask, call: Call) -> np.ndarray:
     """First lanes of the warps that take part; a warp of which only some lanes do is reported."""
     rows = mask.lanes.reshape(-1, WARP)
     some = rows.any(axis=1)
     partly = some & ~rows.all(axis=1)
     if partly.any():
         warp = int(partly.argmax())
-        wave.collective(what, warp * WARP + int(rows[warp].argmax()), None, span, int(partly.sum()))
+        wave.collective(call.op_name, warp * WARP + int(rows[warp].argmax()), None, call.span, int(partly.sum()))
     return np.flatnonzero(some) * WARP
 
 
 def _size(call: Call) -> tuple[int, int, int]:
     values = [getattr(a, "value", None) for a in call.args[1:4]]
     if not all([isinstance(v, int) and v > 0 for v in values]):
-        raise InterpreterError("E372", f"T.{short_name(call)}: m, n, k must be constants", call.span)
+        raise InterpreterError("E372", f"{call.op_name}: m, n, k must be constants", call.span)
     return values[0], values[1], values[2]  # type: ignore[return-value]
 
 
-@register("tvm_fill_fragment")
-def _fill(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("tvm_fill_fragment")
+def _fill(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: fragment, m, n, k, index, value."""
-    target = fragment(compiler, call, 0, 4, "store")
+    target = Fragment(compiler, call, 0, 4, "store")
     size, value, wave = _size(call), compiler.visit(call.args[5]), compiler.wave
     shape = part_shape(target.scope, size)
     convert = caster(dtype_of(call.args[5]), target.dtype)
 
-    def run(mask: Mask) -> Value:
-        warps = full_warps(wave, mask, "T.tvm_fill_fragment", call.span)
+    def run(mask: Mask) -> None:
+        warps = full_warps(wave, mask, call)
         given = np.broadcast_to(np.asarray(convert(value(mask))), wave.batch.size)[warps]
-        target.write(mask, np.broadcast_to(given[:, None, None], (len(warps), *shape)), warps)
-        wave.env[target.data].storage.fragment = size
-        return NOTHING
+        target.fill(mask, np.broadcast_to(given[:, None, None], (len(warps), *shape)), size, warps)
 
     return run
 
 
-@register("tvm_load_matrix_sync", "tvm_store_matrix_sync")
-def _move(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("tvm_load_matrix_sync", "tvm_store_matrix_sync")
+def _move(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: fragment, m, n, k, index, address, stride, layout."""
-    loads = short_name(call) == "tvm_load_matrix_sync"
-    part = fragment(compiler, call, 0, 4, "store" if loads else "load")
-    size, address, stride = _size(call), compiler.address(call.args[5], call), compiler.index(call.args[6])
+    loads = call.op_name == "T.tvm_load_matrix_sync"
+    part = Fragment(compiler, call, 0, 4, "store" if loads else "load")
+    size, stride = _size(call), compiler.index(call.args[6])
     layout = call.args[7].value if type(call.args[7]) is StringImm else ""
     if layout not in ("row_major", "col_major"):
-        raise InterpreterError("E372", f"T.{short_name(call)}: unknown layout {layout!r}", call.span)
-    shape = part_shape(part.scope, size)
-    dtype, name = element_of(call.args[5]), name_of(call.args[5])
+        raise InterpreterError("E372", f"{call.op_name}: unknown layout {layout!r}", call.span)
+    shape, dtype = part_shape(part.scope, size), element_of(call.args[5])
     if dtype is None:
-        raise InterpreterError("E372", f"T.{short_name(call)}: the address must say what it points to", call.span)
+        raise InterpreterError("E372", f"{call.op_name}: the address must say what it points to", call.span)
     if dtype is not part.dtype:
-        text = f"T.{short_name(call)}: {dtype.name} behind the address, {part.dtype.name} in the fragment"
+        text = f"{call.op_name}: {dtype.name} behind the address, {part.dtype.name} in the fragment"
         raise InterpreterError("E372", text, call.span)
-    wave = compiler.wave
-    ty = call.args[5].ty
+    wave, ty = compiler.wave, call.args[5].ty
     scope = ty.scope if isinstance(ty, PointerType) else "global"
-    site = wave.log.site(name, "load" if loads else "store", scope, call.span, collective=True)
-    rows, columns = np.arange(shape[0])[:, None], np.arange(shape[1])[None, :]
-    item = dtype.itemsize
+    memory = Operand(compiler, call, 5, dtype, "load" if loads else "store", scope, collective=True, offset=False)
+    rows, columns = np.indices(shape)
+    leading, other = (rows, columns) if layout == "row_major" else (columns, rows)
 
-    def run(mask: Mask) -> Value:
-        warps = full_warps(wave, mask, f"T.{short_name(call)}", call.span)
-        if not len(warps):
-            return NOTHING
-        target: Address = address(mask)
-        wave.env[part.data].storage.fragment = size
-        start = wave.rows(target.offset)[warps]
+    def run(mask: Mask) -> None:
+        warps = full_warps(wave, mask, call)
+        storage, start = memory.start(mask)
         step = np.broadcast_to(np.asarray(stride(mask)), wave.batch.size)[warps]
-        leading, other = (rows, columns) if layout == "row_major" else (columns, rows)
-        addresses = start[:, None, None] + (leading * step[:, None, None] + other) * item
-        where, good = target_memory(wave, target, addresses.reshape(len(warps), -1), dtype, name, site, warps)
-        lanes = np.repeat(warps, where.shape[1])
+        addresses = start[warps][:, None, None] + (leading * step[:, None, None] + other) * dtype.itemsize
+        array = wave.array = storage.flat(dtype, memory.name)
+        inside = (addresses >= 0) & (addresses + dtype.itemsize <= storage.limit)
+        if not inside.all():
+            row = int(np.argwhere(~inside)[0][0])
+            wave.outside_memory(memory.site, array, warps[row : row + 1])
+        lanes = np.broadcast_to(warps[:, None, None], inside.shape)[inside]
         if loads:
-            values = np.zeros(where.size, dtype.numpy)
-            values[good] = wave.accesses.load(target.storage, where.ravel()[good], lanes[good], dtype, site)
-            part.write(mask, values.reshape(len(warps), *shape), warps)
+            values = np.zeros(inside.shape, dtype.numpy)
+            values[inside] = memory.load(storage, addresses[inside], lanes)
+            part.fill(mask, values, size, warps)
         else:
-            values = part.read(mask, shape, warps).ravel()
-            wave.array = target.storage.flat(dtype, name)
-            wave.accesses.store(target.storage, where.ravel()[good], lanes[good], values[good], dtype, site, True)
-        return NOTHING
+            values = part.matrices(mask, size, warps)
+            wave.array = array
+            memory.store(storage, addresses[inside], lanes, values[inside])
+            wave.env[part.data].storage.fragment = size
 
     return run
 
 
-def target_memory(
-    wave: Wave, target: Address, addresses: np.ndarray, dtype: DataType, name: str, site: Site, warps: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Byte addresses and the numbers of those inside the memory; the others are reported."""
-    item, storage = dtype.itemsize, target.storage
-    wave.array = storage.flat(dtype, name)
-    inside = (addresses >= 0) & (addresses + item <= storage.limit)
-    if not inside.all():
-        row = int(np.argwhere(~inside)[0][0])
-        wave.outside_memory(site, wave.array, warps[row : row + 1])
-    return addresses, np.flatnonzero(inside)
-
-
-@register("tvm_mma_sync")
-def _mma(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("tvm_mma_sync")
+def _mma(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: d, index, a, index, b, index, c, index: ``d = a @ b + c``."""
-    d, a, b, c = [fragment(compiler, call, k, k + 1, "store" if k == 0 else "load") for k in (0, 2, 4, 6)]
+    d, a, b, c = [Fragment(compiler, call, k, k + 1, "store" if k == 0 else "load") for k in (0, 2, 4, 6)]
     if (d.scope, a.scope, b.scope, c.scope) != (
         "wmma.accumulator", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator",
     ):  # fmt: skip
         raise InterpreterError("E372", "T.tvm_mma_sync takes accumulator, matrix_a, matrix_b, accumulator", call.span)
     wave = compiler.wave
 
-    def run(mask: Mask) -> Value:
-        warps = full_warps(wave, mask, "T.tvm_mma_sync", call.span)
-        if not len(warps):
-            return NOTHING
+    def run(mask: Mask) -> None:
+        warps = full_warps(wave, mask, call)
         size = wave.env[a.data].storage.fragment or wave.env[b.data].storage.fragment
         if size is None:
             text = f"fragment {a.data.name} is used before it was loaded or filled"
             raise wave.failure("E372", text, call.span, int(warps[0]))
-        left = a.read(mask, part_shape(a.scope, size), warps)
-        right = b.read(mask, part_shape(b.scope, size), warps)
-        addend = c.read(mask, part_shape(c.scope, size), warps)
-        d.write(mask, multiply_add(left, right, addend, d.dtype), warps)
-        wave.env[d.data].storage.fragment = size
-        return NOTHING
+        left, right, addend = [part.matrices(mask, size, warps) for part in (a, b, c)]
+        d.fill(mask, multiply_add(left, right, addend, d.dtype), size, warps)
 
     return run
 

@@ -8,12 +8,9 @@ import numpy as np
 
 from ....support.errors import InterpreterError
 from ...expr import Call
-from ..common.arrays import Value
-from ..common.expressions import Closure
 from .expressions import ExprCompiler
-from .intrinsics import register
+from .intrinsics import Effect, instruction
 from .lanes import Mask
-from .operands import NOTHING
 from .wave import Wave
 
 Done = Callable[[np.ndarray], None]
@@ -71,25 +68,19 @@ def group_calls(
 ) -> None:
     """Give ``T.<prefix>_commit_group`` and ``T.<prefix>_wait_group`` their meaning, by the lanes that take part."""
 
-    @register(f"{prefix}_commit_group")
-    def commit(compiler: ExprCompiler, call: Call) -> Closure:
+    @instruction(f"{prefix}_commit_group")
+    def commit(compiler: ExprCompiler, call: Call) -> Effect:
         wave = compiler.wave
+        return lambda mask: wave.record(kind, wave.batch.size).commit(lanes(wave, mask, call))
 
-        def run(mask: Mask) -> Value:
-            wave.record(kind, wave.batch.size).commit(lanes(wave, mask, call))
-            return NOTHING
-
-        return run
-
-    @register(f"{prefix}_wait_group")
-    def wait(compiler: ExprCompiler, call: Call) -> Closure:
+    @instruction(f"{prefix}_wait_group")
+    def wait(compiler: ExprCompiler, call: Call) -> Effect:
         wave, left = compiler.wave, getattr(call.args[0], "value", None)
         if not isinstance(left, int) or left < 0:
             raise InterpreterError("E372", f"{call.op_name} takes a constant number of groups", call.span)
 
-        def run(mask: Mask) -> Value:
+        def run(mask: Mask) -> None:
             lanes(wave, mask, call)
             wave.record(kind, wave.batch.size).wait(mask, left)
-            return NOTHING
 
         return run

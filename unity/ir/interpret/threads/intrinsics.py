@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ...build import dtype_of
@@ -17,6 +19,30 @@ from .memory import Address
 
 INTRINSICS = ExprCompiler.intrinsics
 register = INTRINSICS.register
+NOTHING = np.int32(0)
+"""The value of an instruction that has none."""
+Effect = Callable[[Mask], object]
+Maker = Callable[[ExprCompiler, Call], Effect]
+
+
+def instruction(*names: str) -> Callable[[Maker], Maker]:
+    """Give intrinsics without a value their meaning: what lanes, of which there is one at least, do."""
+
+    def add(make: Maker) -> Maker:
+        @register(*names)
+        def closure(compiler: ExprCompiler, call: Call) -> Closure:
+            effect = make(compiler, call)
+
+            def run(mask: Mask) -> Value:
+                if mask.count:
+                    effect(mask)
+                return NOTHING
+
+            return run
+
+        return make
+
+    return add
 
 
 @register("address_of")
@@ -52,15 +78,14 @@ def _atomic_add(compiler: ExprCompiler, call: Call) -> Closure:
         storage = target.storage
         if load is not None:
             wave.array = array_of(wave, load.buffer, call.span)
-        offsets = wave.rows(target.offset)
-        wrong = mask.lanes & ((offsets < 0) | (offsets + size > storage.limit))
-        if wrong.any():
-            raise wave.failure("E310", "atomic access outside the memory", call.span, int(wrong.argmax()))
-        wave.count(site, storage, offsets, mask, size)
-        lanes = mask.index
-        elements = storage.element_indices(offsets[lanes], size, lanes)
+        lanes, every = mask.index, wave.rows(target.offset)
+        offsets = every[lanes]
+        wrong = (offsets < 0) | (offsets + size > storage.limit)
+        wave.refuse(wrong, lanes, "E310", call.span, lambda _: "atomic access outside the memory")
+        wave.count(site, storage, every, mask, size)
+        elements = storage.element_indices(offsets, size, lanes)
         added = np.broadcast_to(np.asarray(value(mask)), wave.batch.size)[lanes]
-        before = wave.accesses.load(storage, offsets[lanes], lanes, dtype, site)
+        before = wave.accesses.load(storage, offsets, lanes, dtype, site)
         order = np.argsort(elements, kind="stable")
         cells = storage.typed(dtype)
         old = before.copy()

@@ -162,10 +162,8 @@ class Batch:
             return self.virtual_index(key)
         extents = self.geometry.blocks if kind == "blockIdx" else self.geometry.threads
         number = self.block if kind == "blockIdx" else self.thread
-        axis_index = AXES.index(axis)
-        for k in range(axis_index):
-            number = number // extents[k]
-        return number % extents[axis_index]
+        index = AXES.index(axis)
+        return number // math.prod(extents[:index]) % extents[index]
 
     def virtual_index(self, key: tuple[str, int]) -> Value:
         """Index of the lane along a virtual thread axis."""

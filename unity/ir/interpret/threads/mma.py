@@ -12,12 +12,10 @@ from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
 from ...expr import Call, StringImm
 from ...types import PrimType
-from ..common.arrays import Value
-from ..common.expressions import Closure
 from .expressions import ExprCompiler
 from .fragments import full_warps, multiply_add
 from .groups import Copies, group_calls
-from .intrinsics import register
+from .intrinsics import Effect, instruction
 from .lanes import WARP, Mask
 from .memory import Storage
 from .operands import Operand, element_of
@@ -65,8 +63,8 @@ def _type(call: Call, index: int) -> DataType:
     return DataType(name)
 
 
-@register("ptx_mma")
-def _mma(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_mma")
+def _mma(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: shape, layouts of A and B, types of A, B, C, then pointer and offset of A, B, C, saturate."""
     shape, wave = _text(call, 0), compiler.wave
     a_type, b_type, c_type = _type(call, 3), _type(call, 4), _type(call, 5)
@@ -84,10 +82,8 @@ def _mma(compiler: ExprCompiler, call: Call) -> Closure:
     (a_row, a_column), (b_row, b_column) = layout
     c_row, c_column = ACCUMULATOR
 
-    def run(mask: Mask) -> Value:
-        warps = full_warps(wave, mask, "T.ptx_mma", call.span)
-        if not len(warps):
-            return np.zeros((), c_type.numpy)[()]
+    def run(mask: Mask) -> None:
+        warps = full_warps(wave, mask, call)
         lanes = (warps[:, None] + np.arange(WARP)).ravel()
         left = np.zeros((len(warps), 16, k), a_type.numpy)
         right = np.zeros((len(warps), k, 8), b_type.numpy)
@@ -96,13 +92,12 @@ def _mma(compiler: ExprCompiler, call: Call) -> Closure:
         right[:, b_row, b_column] = b.read(mask, b_row.shape[1], lanes)
         total[:, c_row, c_column] = c.read(mask, 4, lanes)
         d.write(mask, multiply_add(left, right, total, c_type)[:, c_row, c_column], lanes)
-        return np.zeros((), c_type.numpy)[()]
 
     return run
 
 
-@register("ptx_ldmatrix")
-def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_ldmatrix")
+def _ldmatrix(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: trans, number of 8x8 matrices, ".b16", local pointer and offset, shared pointer and offset of the lane's row."""
     trans, number = getattr(call.args[0], "value", None), getattr(call.args[1], "value", None)
     if number not in (1, 2, 4) or _text(call, 2) != ".b16" or trans is None or not isinstance(call.ty, PrimType):
@@ -119,10 +114,8 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
     if trans:
         row, column = column, row
 
-    def run(mask: Mask) -> Value:
-        warps = full_warps(wave, mask, "T.ptx_ldmatrix", call.span)
-        if not len(warps):
-            return np.zeros((), dtype.numpy)[()]
+    def run(mask: Mask) -> None:
+        warps = full_warps(wave, mask, call)
         storage, start = source.start(mask)
         givers = (warps[:, None] + np.arange(8 * number)).ravel()
         addresses = source.run(storage, start, wide, givers)
@@ -135,7 +128,6 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
         found = matrices[:, :, row, column]  # warps x matrices x lanes x elements
         lanes = (warps[:, None] + np.arange(WARP)).ravel()
         target.write(mask, found.transpose(0, 2, 1, 3).reshape(len(warps), WARP, -1), lanes)
-        return np.zeros((), dtype.numpy)[()]
 
     return run
 
@@ -148,8 +140,8 @@ def copies_of(wave: Wave) -> Copies:
     return wave.record(Copies, wave.batch.size)
 
 
-@register("ptx_cp_async")
-def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_cp_async")
+def _cp_async(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, and optionally a condition."""
     size = getattr(call.args[4], "value", None)
     if size not in (4, 8, 16):
@@ -171,7 +163,7 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
         wave.count(operand.site, storage, start, mask, size)
         return storage, found
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         where = mask.where(condition(mask)) if condition is not None else mask
         lanes = mask.index
         storage, destination = addresses(target, mask)
@@ -187,7 +179,6 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
 
         store(np.ones(len(lanes), np.bool_), False)
         copies_of(wave).begin(lanes, lambda due: store(due, True))
-        return np.zeros((), to_type.numpy)[()]
 
     return run
 

@@ -14,9 +14,6 @@ from .expressions import ExprCompiler
 from .lanes import WARP, Mask
 from .memory import Storage
 
-NOTHING = np.int32(0)
-"""The value of an instruction that has none."""
-
 
 def name_of(expr: Any) -> str:
     """The name of the memory behind an address, for messages."""
@@ -58,10 +55,8 @@ class Operand:
         """Byte addresses (lanes first) that must lie inside a memory. Raises InterpreterError E310."""
         item = self.dtype.itemsize
         wrong = (addresses < 0) | (addresses + item > storage.limit) | (addresses % item != 0)
-        if wrong.any():
-            row = int(np.argwhere(wrong)[0][0])
-            text = f"{self.name} reaches outside its memory of {storage.limit} bytes"
-            raise self.wave.failure("E310", text, self.span, int(lanes[row]))
+        text = f"{self.name} reaches outside its memory of {storage.limit} bytes"
+        self.wave.refuse(wrong, lanes, "E310", self.span, lambda _: text)
         self.wave.array = storage.flat(self.dtype, self.name)
         return addresses
 

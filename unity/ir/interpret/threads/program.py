@@ -17,39 +17,20 @@ from ...walk import collect
 from ..common.blocks import Run
 from ..common.expressions import Env
 from ..scalar.interpreter import Interpreter
+from ..scalar.intrinsics import INTRINSICS as SCALAR
 from ..scalar.machine import Machine
 from ..scalar.primfunc import CompiledPrimFunc
 from ..scalar.statements import StmtCompiler
 from . import barriers as _barriers, fragments as _fragments, mma as _mma, warp as _warp, warpgroup as _warpgroup
 from .findings import Log
+from .intrinsics import INTRINSICS
 from .kernel import Kernel
 from .memory import rank_of
 
 TABLES = (_barriers, _fragments, _mma, _warp, _warpgroup)
 """Modules that give intrinsics their meaning when imported."""
 
-TOGETHER = frozenset(
-    {
-        "T.tvm_storage_sync",
-        "T.tvm_thread_allreduce",
-        "T.tvm_warp_shuffle",
-        "T.tvm_warp_shuffle_up",
-        "T.tvm_warp_shuffle_down",
-        "T.tvm_warp_shuffle_xor",
-        "T.tvm_warp_activemask",
-        "T.tvm_fill_fragment",
-        "T.tvm_load_matrix_sync",
-        "T.tvm_store_matrix_sync",
-        "T.tvm_mma_sync",
-        "T.ptx_mma",
-        "T.ptx_ldmatrix",
-        "T.ptx_cp_async",
-        "T.create_barriers",
-        "T.ptx_wgmma",
-        "T.ptx_cp_async_bulk_tensor_store",
-        "T.ptx_elect_sync",
-    }
-)
+TOGETHER = frozenset(INTRINSICS.keys() - SCALAR.keys() | {"T.tvm_storage_sync"})
 """Intrinsics by which threads work together."""
 DEFAULT_MAX_LANES = 1 << 14
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,32 +15,24 @@ from ..common.expressions import Closure
 from ..common.intrinsics import short_name
 from .access import Locator
 from .expressions import ExprCompiler
-from .intrinsics import register
+from .intrinsics import Effect, instruction, register
 from .lanes import WARP, Mask
-from .operands import NOTHING
 
 
-@register("tvm_storage_sync")
-def _storage_sync(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("tvm_storage_sync")
+def _storage_sync(compiler: ExprCompiler, call: Call) -> Effect:
     scope = call.args[0].value if type(call.args[0]) is StringImm else ""
     wave, span = compiler.wave, call.span
     if scope not in ("shared", "shared.dyn", "warp", "global"):
         raise InterpreterError("E369", f"T.tvm_storage_sync of scope {scope!r}", span)
 
-    def run(mask: Mask) -> Value:
-        if not mask.count:
-            return NOTHING
-        batch = wave.batch
+    def run(mask: Mask) -> None:
         wave.log.barriers += 1
-        if scope == "warp":
-            missing = batch.warp_barrier(mask)
-        else:
-            missing = batch.barrier(mask)
+        missing = wave.batch.warp_barrier(mask) if scope == "warp" else wave.batch.barrier(mask)
         if missing.size:
             wave.divergent(missing, mask, "warp" if scope == "warp" else "block", span)
         if scope == "global":
-            batch.grid_barrier()
-        return NOTHING
+            wave.batch.grid_barrier()
 
     return run
 
@@ -68,17 +61,11 @@ def _shuffle(compiler: ExprCompiler, call: Call) -> Closure:
         within = lane % WARP
         group = np.broadcast_to(width(mask), size)
         wrong = mask.lanes & ~np.isin(group, (1, 2, 4, 8, 16, 32))
-        if wrong.any():
-            raise wave.failure(
-                "E372", f"T.{name}: the width must be a power of two up to 32", span, int(wrong.argmax())
-            )
+        wave.refuse(wrong, lane, "E372", span, lambda _: f"T.{name}: the width must be a power of two up to 32")
         group = np.where(mask.lanes, group, WARP)
         amount = np.broadcast_to(where(mask), size)
-        far = mask.lanes & ((amount < 0) | (amount >= WARP))
-        if far.any() and name != "tvm_warp_shuffle":
-            raise wave.failure(
-                "E372", f"T.{name}: the distance must be 0 to 31, got {amount[far][0]}", span, int(far.argmax())
-            )
+        far = mask.lanes & ((amount < 0) | (amount >= WARP)) & (name != "tvm_warp_shuffle")
+        wave.refuse(far, lane, "E372", span, lambda at: f"T.{name}: the distance must be 0 to 31, got {amount[at]}")
         first = within // group * group
         source = {
             "tvm_warp_shuffle": first + amount % group, "tvm_warp_shuffle_up": within - amount,
@@ -102,8 +89,8 @@ def _shuffle(compiler: ExprCompiler, call: Call) -> Closure:
     return run
 
 
-@register("tvm_thread_allreduce")
-def _allreduce(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("tvm_thread_allreduce")
+def _allreduce(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments as in TVM: number of values, values, condition, addresses of the results, thread variables."""
     if not compiler.reducers:
         raise InterpreterError("E372", "T.tvm_thread_allreduce stands outside a reduce_scope attribute", call.span)
@@ -117,7 +104,7 @@ def _allreduce(compiler: ExprCompiler, call: Call) -> Closure:
     result = [compiler.visit(e) for e in reducer.result]
     wave, span = compiler.wave, call.span
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         batch = wave.batch
         active = mask.where(condition(mask))
         state = []
@@ -152,7 +139,6 @@ def _allreduce(compiler: ExprCompiler, call: Call) -> Closure:
             out = np.zeros(batch.size, column.dtype)
             out[rows.ravel()] = np.repeat(column[:, 0], length)
             target.store(mask, out, True)
-        return NOTHING
 
     return run
 
@@ -181,12 +167,8 @@ def _groups(wave: Any, axes: list[Var]) -> tuple[np.ndarray, np.ndarray]:
             raise InterpreterError(
                 "E372", f"T.tvm_thread_allreduce over {axis.name}, which is not an axis of threadIdx", axis.span
             )
-        index = "xyz".index(letter)
-        extents = batch.geometry.threads
-        step = 1
-        for k in range(index):
-            step *= extents[k]
-        rest -= coordinate * step
+        index, extents = "xyz".index(letter), batch.geometry.threads
+        rest -= coordinate * math.prod(extents[:index])
         order += coordinate * stride
         stride *= extents[index]
     return rest, order

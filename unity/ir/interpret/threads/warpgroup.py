@@ -12,16 +12,14 @@ from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
 from ...analysis.asynchronous import warpgroup_product
 from ...expr import Call
-from ..common.arrays import Value
-from ..common.expressions import Closure
 from .barriers import fenced, still_read, swizzled
 from .expressions import ExprCompiler
 from .fragments import full_warps, multiply_add
 from .groups import Done, Products, group_calls
-from .intrinsics import register
+from .intrinsics import Effect, instruction
 from .lanes import WARP, Mask
 from .mma import GROUP, LAYOUTS, MEMBER
-from .operands import NOTHING, Operand
+from .operands import Operand
 from .wave import Wave
 
 GROUP_WARPS = 4
@@ -29,7 +27,7 @@ GROUP_WARPS = 4
 
 def _groups(wave: Wave, mask: Mask, call: Call) -> np.ndarray:
     """First lanes of the warps that take part, which are whole groups of four."""
-    warps = full_warps(wave, mask, call.op_name, call.span)
+    warps = full_warps(wave, mask, call)
     group = wave.batch.block[warps] * 8 + wave.batch.thread[warps] // (GROUP_WARPS * WARP)
     _, index, count = np.unique(group, return_index=True, return_counts=True)
     some = count != GROUP_WARPS
@@ -64,8 +62,8 @@ class _Tile(Operand):
         return values, lambda due: still_read(wave, storage, cells, lanes, self.site, warps[due])
 
 
-@register("ptx_wgmma")
-def _product(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_wgmma")
+def _product(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: see ``warpgroup_product``."""
     form, wave = warpgroup_product(call), compiler.wave
     if isinstance(form, str):
@@ -89,10 +87,8 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
     d_row, d_column = GROUP[:, None] + 8 * (e % 4 // 2), 8 * (e // 4) + 2 * MEMBER[:, None] + e % 2
     adds = compiler.visit(call.args[13])
 
-    def run(mask: Mask) -> Value:
+    def run(mask: Mask) -> None:
         warps = _groups(wave, mask, call)
-        if not len(warps):
-            return NOTHING
         lanes = (warps[:, None] + np.arange(WARP)).ravel()
         notes = []
         if a is not None:
@@ -138,7 +134,6 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
             storage.written[cells[np.isin(owners // WARP * WARP, first)]] = True
 
         products.begin(warps, done)
-        return NOTHING
 
     return run
 
@@ -146,13 +141,7 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
 group_calls("ptx_wgmma", Products, _groups)
 
 
-@register("ptx_wgmma_fence", "ptx_setmaxnreg")
-def _no_op(compiler: ExprCompiler, call: Call) -> Closure:
+@instruction("ptx_wgmma_fence", "ptx_setmaxnreg")
+def _no_op(compiler: ExprCompiler, call: Call) -> Effect:
     """Instructions of a warpgroup that change no value."""
-    wave = compiler.wave
-
-    def run(mask: Mask) -> Value:
-        _groups(wave, mask, call)
-        return NOTHING
-
-    return run
+    return lambda mask: _groups(compiler.wave, mask, call)

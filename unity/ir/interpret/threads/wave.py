@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -118,19 +119,20 @@ class Wave:
 
     def outside_memory(self, site: Site, array: Array, lanes: np.ndarray) -> None:
         """An address outside the memory of a buffer in some lanes."""
-        if not self.log.known(("bounds", site.number), lanes.size):
-            who = self.thread(int(lanes[0]))
-            text = f"{site.kind} of {array.name} reaches outside the memory of {array.storage.name} by {who}"
-            found = Finding("E363", "bounds", text, site.span, buffer=array.name, threads=(who,))
-            self.log.add(("bounds", site.number), found, lanes.size)
+        self._wrong_address(
+            "E363", "bounds", site, array, lanes, f"of {array.name} reaches outside the memory of {array.storage.name}"
+        )
 
     def misaligned(self, site: Site, array: Array, lanes: np.ndarray, width: int) -> None:
         """An address that is not a multiple of the access in some lanes."""
-        if not self.log.known(("alignment", site.number), lanes.size):
+        text = f"of {width} bytes of {array.name} at an address that is not a multiple of {width},"
+        self._wrong_address("E366", "alignment", site, array, lanes, text)
+
+    def _wrong_address(self, code: str, kind: str, site: Site, array: Array, lanes: np.ndarray, text: str) -> None:
+        if not self.log.known((kind, site.number), lanes.size):
             who = self.thread(int(lanes[0]))
-            text = f"{site.kind} of {width} bytes of {array.name} at an address that is not a multiple of {width}, by {who}"
-            found = Finding("E366", "alignment", text, site.span, buffer=array.name, threads=(who,))
-            self.log.add(("alignment", site.number), found, lanes.size)
+            found = Finding(code, kind, f"{site.kind} {text} by {who}", site.span, buffer=array.name, threads=(who,))
+            self.log.add((kind, site.number), found, lanes.size)
 
     def uninitialised(
         self, site: Site, storage: Storage, offsets: np.ndarray, lanes: np.ndarray, written: np.ndarray
@@ -206,6 +208,14 @@ class Wave:
             "E365", "collective", f"{what} by {one}{who}", span,
             help="let all lanes of the warp reach it", threads=(one, two) if two is not None else (one,),
         ), count)  # fmt: skip
+
+    def refuse(
+        self, wrong: np.ndarray, lanes: np.ndarray, code: str, span: Span | None, text: Callable[[int], str]
+    ) -> None:
+        """Raise an InterpreterError where something is wrong (lanes first), with ``text`` of the first place and its thread."""
+        if wrong.any():
+            at = int(wrong.reshape(len(wrong), -1).any(axis=1).argmax())
+            raise self.failure(code, text(at), span, int(lanes[at]))
 
     def failure(self, code: str, message: str, span: Span | None, lane: int) -> InterpreterError:
         """An error that ends the run, naming the thread."""
