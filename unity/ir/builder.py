@@ -320,7 +320,7 @@ class BlockBuilder:
     def _leaf(self, expr: Expr) -> Expr:
         if type(expr) is Tuple:
             return self._normalize(expr)
-        return self._bound_once(expr) if _is_nested(expr) else expr
+        return self._bound_once(expr) if is_nested(expr) else expr
 
     def _bound_once(self, expr: Expr) -> Expr:
         """The variable of a nested expression; an object that stands in several places is bound at the first."""
@@ -336,7 +336,7 @@ class BlockBuilder:
         cond = self._leaf(expr.cond)
         branches = []
         for branch in (expr.then_branch, expr.else_branch):
-            if type(branch) is SeqExpr and not _is_nested(branch.body):
+            if type(branch) is SeqExpr and not is_nested(branch.body):
                 branches.append(branch)
                 continue
             outer = self._shared
@@ -406,7 +406,7 @@ def is_graph_call(expr: Expr) -> bool:
     return type(expr) is Call and not expr.op_name.startswith("T.")
 
 
-def _is_nested(expr: Expr) -> bool:
+def is_nested(expr: Expr) -> bool:
     """True if the expression must be bound to a variable before it is used."""
     return isinstance(expr, (TupleGetItem, If, SeqExpr, Function)) or is_graph_call(expr)
 

@@ -9,19 +9,13 @@ from typing import Any
 
 from ...ir.expr import (
     Binding,
-    Call,
     DataflowBlock,
-    If,
     MatchCast,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
     Var,
     VarBinding,
 )
 from ...ir.function import Function
 from ...ir.names import NameSupply
-from ...ir.node import replace
 from ...ir.types import Expr
 from ...ir.walk import used_vars
 from ...support.errors import PassError
@@ -87,48 +81,15 @@ def _rewrite_block(ctx: PatternContext, rewriter: Any, block: DataflowBlock, nam
 
 
 def _bind(block: DataflowBlock, changes: dict[Var, Expr], names: NameSupply) -> DataflowBlock:
-    emitter = _Emitter(names)
-    for binding in block.bindings:
-        value = changes.get(binding.var)
-        if value is None:
-            emitter.out.append(binding)
-        else:
-            emitter.out.append(VarBinding(binding.var, emitter.flat(value), getattr(value, "span", None)))
-    return DataflowBlock(tuple(topological_order(remove_unused_bindings(emitter.out))), block.span)
-
-
-class _Emitter:
-    """Binds nested calls; one that occurs several times is bound once."""
-
-    def __init__(self, names: NameSupply) -> None:
-        self.names = names
-        self.out: list[Binding] = []
-        self.known: dict[Expr, Var] = {}
-
-    def flat(self, value: Expr) -> Expr:
-        """The value with variables for the calls inside it."""
-        if type(value) is Call:
-            return replace(value, args=tuple([self.leaf(a) for a in value.args]))
-        if type(value) is Tuple:
-            return replace(value, fields=tuple([self.leaf(f) for f in value.fields]))
-        if type(value) is TupleGetItem:
-            return replace(value, tuple_value=self.leaf(value.tuple_value))
-        return value
-
-    def leaf(self, value: Expr) -> Expr:
-        """The value as an argument."""
-        if type(value) is Tuple:
-            return self.flat(value)
-        if not isinstance(value, (Call, TupleGetItem, If, SeqExpr)) or getattr(
-            getattr(value, "op", None), "name", ""
-        ).startswith("T."):
+    def rule(value: Expr, graph: GraphRewriter) -> Expr | None:
+        var = graph.var
+        if var is None or var not in changes:
             return value
-        var = self.known.get(value)
-        if var is None:
-            made = self.flat(value)
-            var = self.known[value] = Var(self.names.fresh("lv"), made.ty, getattr(value, "span", None), True)
-            self.out.append(VarBinding(var, made))
-        return var
+        graph.append(VarBinding(var, graph.flat(changes[var]), getattr(changes[var], "span", None)))
+        return None
+
+    made = GraphRewriter(rule, names=names).block(block).bindings
+    return DataflowBlock(tuple(topological_order(remove_unused_bindings(list(made)))), block.span)
 
 
 def remove_unused_bindings(bindings: list[Binding]) -> list[Binding]:

@@ -60,12 +60,12 @@ def adjust_matmul_order(fn: Function) -> Function:
         if inner is not None:
             a, b = inner.args[0], inner.args[1]
             if _cheaper(left, a, b, x_first=True):
-                return matmul(rewriter.emit(matmul(left, a)), b)
+                return matmul(matmul(left, a), b)
         inner = source(left)
         if inner is not None:
             x, a = inner.args[0], inner.args[1]
             if _cheaper(x, a, right, x_first=False):
-                return matmul(x, rewriter.emit(matmul(a, right)))
+                return matmul(x, matmul(a, right))
         return None
 
     return rewrite_with_sources(fn, is_product, change)

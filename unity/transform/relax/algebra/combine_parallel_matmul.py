@@ -23,7 +23,6 @@ from ....op.linalg.products import matmul
 from ....op.manipulate.slicing import concat, split
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import changed_vars
-from ..normalize.normalize import normal_form
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 
@@ -119,7 +118,7 @@ def combine_parallel_matmul(
             for matrix in matrices[:-1]:
                 total += _columns(matrix) or 0
                 edges.append(total)
-            joined = rewriter.emit(normal_form(matmul(value.args[0], concat(matrices, axis=-1)), rewriter))
+            joined = rewriter.emit(matmul(value.args[0], concat(matrices, axis=-1)))
             group.split = rewriter.emit(split(joined, edges, axis=-1))
         return TupleGetItem(group.split, index)
 

@@ -60,7 +60,7 @@ def compute_prim_value(mod: IRModule) -> IRModule:
         if _is_expression(value):
             return call(value, rewriter)
         if type(value) is Call:
-            args = tuple([rewriter.emit(call(a, rewriter)) if _is_expression(a) else a for a in value.args])
+            args = tuple([call(a, rewriter) if _is_expression(a) else a for a in value.args])
             return replace(value, args=args)
         return value
 

@@ -24,8 +24,7 @@ from ....op.nn.norm import norm_axes, statistics_axes
 from ....op.reduction import reduce
 from ...infra.passes import module_pass
 from ..normalize.dead_code import require_functions
-from ..normalize.normalize import normal_form
-from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
+from ..rewriting.graph_rewriter import rewrite_calls
 
 Rule = Callable[[Call], "Expr | None"]
 
@@ -137,11 +136,7 @@ def decompose(
     if names:
         chosen = {name: rule for name, rule in chosen.items() if name in names}
 
-    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
-        made = chosen[call.op_name](call)
-        return None if made is None else normal_form(made, rewriter)
-
-    return rewrite_calls(fn, change, *chosen) if chosen else fn
+    return rewrite_calls(fn, lambda call, rewriter: chosen[call.op_name](call), *chosen) if chosen else fn
 
 
 def _each(

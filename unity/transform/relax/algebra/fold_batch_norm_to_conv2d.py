@@ -24,7 +24,6 @@ from ....op.manipulate import create, manipulate
 from ....op.nn.conv import conv2d
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Sources, Visibility
-from ..normalize.normalize import normal_form
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 
 
@@ -140,8 +139,6 @@ def fold_batch_norm_to_conv2d(fn: Function, *, only_constants: bool = True) -> F
 
     def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
         made = folder.fold(call, rewriter.var) or folder.scaled(call, rewriter.var)
-        if made is None:
-            return None
-        return Tuple((rewriter.emit(normal_form(made, rewriter)), call.args[3], call.args[4]), call.span)
+        return made and Tuple((made, call.args[3], call.args[4]), call.span)
 
     return rewrite_calls(fn, change, R.nn.batch_norm.name)

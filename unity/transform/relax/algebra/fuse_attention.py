@@ -52,7 +52,7 @@ def fuse_attention(fn: Function) -> Function:
             return value
         if name in ATTENTION:
             return chains.with_shared_heads(value, rewriter.var)
-        made = chains.attention(value, rewriter) if name == R.matmul.name else None
+        made = chains.attention(value, rewriter.var) if name == R.matmul.name else None
         if made is None or not structural_equal(made.ty, value.ty):
             return value
         return chains.with_shared_heads(made, rewriter.var) if made.op_name in ATTENTION else made
@@ -83,7 +83,7 @@ class _Chains:
             isinstance(value, Var) and value not in self.sources.fixed and self.visible.allows(value, at)
         )
 
-    def attention(self, product: Call, rewriter: GraphRewriter) -> Call | None:
+    def attention(self, product: Call, at: Var) -> Call | None:
         """The attention that replaces the second product of a chain; None where there is none."""
         weights, value = product.args
         weights, narrow = self.without_cast(weights)
@@ -108,18 +108,16 @@ class _Chains:
             return None
         key = swap.args[0]
         given = [x for x in (query, key, value, bias) if x is not None]
-        if not all([self.stays(x, rewriter.var) for x in given]) or not _shapes_agree(
-            query, key, value, softmax, first
-        ):
+        if not all([self.stays(x, at) for x in given]) or not _shapes_agree(query, key, value, softmax, first):
             return None
         if seen is False and bias is not None:
-            bias = rewriter.emit(logical_not(bias))
+            bias = logical_not(bias)
         tensors = [query, key, value]
         if rank == 3:
-            bias = bias and _of_heads(bias, rewriter)
-            tensors = [rewriter.emit(expand_dims(x, axis=(1,))) for x in tensors]
+            bias = bias and _of_heads(bias)
+            tensors = [expand_dims(x, axis=(1,)) for x in tensors]
         made = attention(*tensors, *([] if bias is None else [bias]), scale=scale, layout="BHSD", span=product.span)
-        return squeeze(rewriter.emit(made), axis=(1,)) if rank == 3 else made
+        return squeeze(made, axis=(1,)) if rank == 3 else made
 
     def without_cast(self, value: Expr) -> tuple[Expr, str]:
         """The operand of a cast, and the type it makes ("" where there is no cast)."""
@@ -223,6 +221,6 @@ def _shapes_agree(query: Expr, key: Expr, value: Expr, softmax: Call, first: Cal
     return min(front, same_dim(k[-2], v[-2]), same_dim(q[-1], k[-1])) is Answer.YES
 
 
-def _of_heads(bias: Expr, rewriter: GraphRewriter) -> Expr:
+def _of_heads(bias: Expr) -> Expr:
     """A bias over (batch, rows, keys) as one over (batch, 1, rows, keys)."""
-    return rewriter.emit(expand_dims(bias, axis=(1,))) if len(dims(bias.ty) or ()) == 3 else bias
+    return expand_dims(bias, axis=(1,)) if len(dims(bias.ty) or ()) == 3 else bias

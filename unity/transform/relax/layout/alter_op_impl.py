@@ -32,9 +32,9 @@ def _as_map(layout: Layout, ty: Type) -> IndexMap | None:
     return layout if layout is None or isinstance(layout, IndexMap) else index_map(rank, layout)
 
 
-def _transformed(value: Expr, layout: Layout, rewriter: GraphRewriter) -> Expr:
+def _transformed(value: Expr, layout: Layout) -> Expr:
     """An operand in a layout."""
-    return value if layout is None else rewriter.emit(layout_transform(value, _as_map(layout, value.ty)))
+    return value if layout is None else layout_transform(value, _as_map(layout, value.ty))
 
 
 def _transformed_type(ty: Type, layout: Layout) -> Type:
@@ -50,7 +50,7 @@ def _transformed_type(ty: Type, layout: Layout) -> Type:
     return tensor_type(mapped_shape(mapping, shape), ty.dtype)
 
 
-def _transformed_back(value: Expr, layout: Layout, ty: Type, rewriter: GraphRewriter) -> Expr:
+def _transformed_back(value: Expr, layout: Layout, ty: Type) -> Expr:
     """A result in its own layout again, without what stands for padding."""
     shape, mapping = dims(ty), _as_map(layout, ty)
     if mapping is None or shape is None:
@@ -59,9 +59,8 @@ def _transformed_back(value: Expr, layout: Layout, ty: Type, rewriter: GraphRewr
     back = layout_transform(value, mapping.inverse(padded))
     if all([full is size for full, size in zip(padded, shape)]):
         return back
-    whole = rewriter.emit(back)
     return strided_slice(
-        whole, axes=tuple(range(len(shape))), begin=(0,) * len(shape), end=tuple(shape), assume_inbound=True
+        back, axes=tuple(range(len(shape))), begin=(0,) * len(shape), end=tuple(shape), assume_inbound=True
     )
 
 
@@ -95,12 +94,12 @@ def alter_op_impl(
             raise PassError("E747", f"{name} has {count + len(results)} buffers, {len(layouts)} layouts are given", value.span,
                             help="give one per input and output, None where it stays")  # fmt: skip
         target = kernels.add(impls[name].without_attr("global_symbol"), callee.name)
-        args = Tuple(tuple([_transformed(v, t, rewriter) for v, t in zip(operands.fields, layouts)]))
+        args = Tuple(tuple([_transformed(v, t) for v, t in zip(operands.fields, layouts)]))
         types = tuple([_transformed_type(ty, t) for ty, t in zip(results, layouts[count:])])
         ty = TupleType(types) if several else types[0]
         made = rewriter.emit(Call(value.op, (target, args, *value.args[2:]), {}, types, ty, value.span))
-        fields = [rewriter.emit(TupleGetItem(made, i)) for i in range(len(results))] if several else [made]
-        own = [_transformed_back(v, t, r, rewriter) for v, t, r in zip(fields, layouts[count:], results)]
-        return Tuple(tuple([rewriter.leaf(v) for v in own])) if several else own[0]
+        fields = [TupleGetItem(made, i) for i in range(len(results))] if several else [made]
+        own = [_transformed_back(v, t, r) for v, t, r in zip(fields, layouts[count:], results)]
+        return Tuple(tuple(own)) if several else own[0]
 
     return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, R.call_dps.name), kernels.added)

@@ -147,7 +147,7 @@ class _Converter:
             return None
         if have == 0:
             return value
-        wide = value if have == rank else self.rewriter.emit(expand_dims(value, axis=list(range(rank - have))))
+        wide = value if have == rank else expand_dims(value, axis=list(range(rank - have)))
         form = self.rewriter.emit(self.last(wide))
         if have == rank and isinstance(value, Var) and value not in self.fixed:
             self.forms[value] = (self.here(), form)
@@ -240,7 +240,7 @@ class _Converter:
         if self.only_constants and not self.source.is_constant(weight):
             return None
         self.saved += THIN * _count(data) * _count(weight) // _extent(weight, 0)
-        return as_convolution(call, self.known(data), self.rewriter.emit)
+        return as_convolution(call, self.known(data))
 
     def call(self, call: Call) -> Expr:
         """The value to bind in place of a call."""

@@ -130,7 +130,7 @@ def image_lines(mod: IRModule) -> IRModule:
         channels, wide = weight.data.shape[2], weight.data.shape[1]
         func, symbols = lines_of(shape, last, dtype, wide, out[2].value, places, left, stride)
         ty = tensor_type((shape[0], shape[1 if last else 2], out[2], const(_padded(channels * places), "int64")), dtype)
-        lines = rewriter.emit(kernel_call(kernels.add(func, "image_lines"), [data], symbols, ty))
+        lines = kernel_call(kernels.add(func, "image_lines"), [data], symbols, ty)
         filters = constant(Tensor(_weights(weight.data.numpy(), places)))
         attrs = {**call.attrs, "data_layout": "NHWC", "strides": (high, 1), "padding": (top, 0, bottom, 0)}
         return conv2d(lines, filters, **attrs)

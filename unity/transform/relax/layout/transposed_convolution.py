@@ -10,11 +10,11 @@ not divide K, some phases have a tap more: a convolution for each number of taps
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ....ir.build import const, mul
 from ....ir.builder import make_call
-from ....ir.expr import Call, IntImm, Tuple, Var, op
+from ....ir.expr import Call, IntImm, Tuple, op
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.channels_last import channels_first_layout, channels_last_layout
@@ -23,8 +23,6 @@ from ....op.manipulate.manipulate import flip, permute_dims, reshape
 from ....op.manipulate.slicing import concat, strided_slice
 from ....op.nn.attention import pad
 from ....op.nn.conv_transpose import Group, Phases, phases
-
-Emit = Callable[[Expr], Var]
 
 
 def phase_features(call: Call) -> int | None:
@@ -45,7 +43,7 @@ def phase_features(call: Call) -> int | None:
     return features * math.prod([p.groups[0].count for p in parts])
 
 
-def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
+def as_convolution(call: Call, form: Expr | None) -> Expr:
     """The result of a call that ``phase_features`` takes, with channels last. ``form``: its data with channels last, where there
     is such a form already."""
     assert isinstance(call.ty, TensorType)
@@ -66,7 +64,7 @@ def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
 
     def conv(*groups: Group) -> Expr:
         """The phases of these groups."""
-        kernel = emit(_kernel(call.args[1], shape, parts, groups, emit))
+        kernel = _kernel(call.args[1], shape, parts, groups)
         border = (*[p.low(g.taps) for p, g in zip(parts, groups)], *[p.high for p in parts])
         source = call.args[0] if form is None else form
         made: Expr = make_call(
@@ -74,9 +72,8 @@ def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
         )
         if all([p.stride == 1 for p in parts]):
             return made
-        value = emit(made)
-        batch, *places, _ = dims(value.ty) or ()
-        return reshape(value, [batch, *places, *[g.count for g in groups], shape[1]])
+        batch, *places, _ = dims(made.ty) or ()
+        return reshape(made, [batch, *places, *[g.count for g in groups], shape[1]])
 
     def chosen(groups: tuple[Group, ...]) -> Expr:
         """The phases along the axes after those whose group is chosen: joined, zeros where there are no taps."""
@@ -87,43 +84,42 @@ def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
         if not parts[n].groups[-1].taps:
             widths = [0, 0] * (2 * rank - 2)  # batch, places, phases, channels
             widths[2 * (rank - 1 + n) + 1] = parts[n].groups[-1].count
-            return pad(emit(made[0]), widths)
-        return made[0] if len(made) == 1 else concat(Tuple(tuple([emit(m) for m in made])), axis=rank - 1 + n)
+            return pad(made[0], widths)
+        return made[0] if len(made) == 1 else concat(Tuple(tuple(made)), axis=rank - 1 + n)
 
-    return _cropped(_interleaved(chosen(()), shape[1], parts, emit), call, parts, emit)
+    return _cropped(_interleaved(chosen(()), shape[1], parts), call, parts)
 
 
-def _kernel(weight: Expr, shape: Sequence[Expr], parts: Sequence[Phases], groups: Sequence[Group], emit: Emit) -> Expr:
+def _kernel(weight: Expr, shape: Sequence[Expr], parts: Sequence[Phases], groups: Sequence[Group]) -> Expr:
     """The weight (I, O, spatial...) as (taps..., I, phases * O), of some groups of phases: taps from the last to the first."""
     count, sizes = len(parts), [n.value for n in shape if type(n) is IntImm]
     lacking = [n for p, k in zip(parts, sizes[2:]) for n in (0, -k % p.stride)]
     if any(lacking):
-        weight = emit(pad(weight, (0, 0, 0, 0, *lacking)))
+        weight = pad(weight, (0, 0, 0, 0, *lacking))
     rows = [n for p, k in zip(parts, sizes[2:]) for n in (-(-k // p.stride), p.stride)]
-    weight = emit(reshape(weight, [*sizes[:2], *rows]))
+    weight = reshape(weight, [*sizes[:2], *rows])
     end = [n for g in groups for n in (g.taps, g.start + g.count)]
     axes, begin = list(range(2, 2 + 2 * count)), [n for g in groups for n in (0, g.start)]
-    weight = emit(strided_slice(weight, axes, begin, end))
+    weight = strided_slice(weight, axes, begin, end)
     for axis in axes[::2]:
-        weight = emit(flip(weight, axis=axis))
-    weight = emit(permute_dims(weight, axes=[*axes[::2], 0, *axes[1::2], 1]))
+        weight = flip(weight, axis=axis)
+    weight = permute_dims(weight, axes=[*axes[::2], 0, *axes[1::2], 1])
     features = sizes[1] * math.prod([g.count for g in groups])
     return reshape(weight, [*[g.taps for g in groups], sizes[0], features])
 
 
-def _interleaved(value: Expr, features: Expr, parts: Sequence[Phases], emit: Emit) -> Expr:
+def _interleaved(value: Expr, features: Expr, parts: Sequence[Phases]) -> Expr:
     """(batch, places..., strides..., O) as (batch, places * strides..., O)."""
     if all([p.stride == 1 for p in parts]):
         return value
-    value = emit(value)
     count = len(parts)
     batch, *places = (dims(value.ty) or ())[: 1 + count]
     order = [0, *[n for a in range(count) for n in (1 + a, 1 + count + a)], 1 + 2 * count]
     whole = [mul(n, const(p.stride, "int64")) for n, p in zip(places, parts)]
-    return reshape(emit(permute_dims(value, axes=order)), [batch, *whole, features])
+    return reshape(permute_dims(value, axes=order), [batch, *whole, features])
 
 
-def _cropped(value: Expr, call: Call, parts: Sequence[Phases], emit: Emit) -> Expr:
+def _cropped(value: Expr, call: Call, parts: Sequence[Phases]) -> Expr:
     """The places that the call keeps."""
     wanted = [n.value for n in (dims(call.ty) or ())[2:] if type(n) is IntImm]
     have = [n.value for n in (dims(value.ty) or ())[1:-1] if type(n) is IntImm]
@@ -131,4 +127,4 @@ def _cropped(value: Expr, call: Call, parts: Sequence[Phases], emit: Emit) -> Ex
     end = [n + first for n, first in zip(wanted, begin)]
     if have == wanted:
         return value
-    return strided_slice(emit(value), list(range(1, 1 + len(parts))), begin, end)
+    return strided_slice(value, list(range(1, 1 + len(parts))), begin, end)

@@ -35,7 +35,7 @@ from ....te.kernel_table import KernelTable
 from ...default_schedule.winograd import MATRICES, result_of_tiles, tiles_of_image
 from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
-from ..precision.integer_sums import Emit, dtype_of_tensor
+from ..precision.integer_sums import dtype_of_tensor
 from ..precision.quantize_weights import constants_of
 from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
@@ -73,11 +73,11 @@ def transformed_weights(weights: np.ndarray, tile: int) -> np.ndarray:
     return np.ascontiguousarray(made.reshape(-1, *weights.shape[2:]), "float32")
 
 
-def _computed(call: Call, tile: int, kernels: KernelTable, emit: Emit) -> Expr:
+def _computed(call: Call, tile: int, kernels: KernelTable) -> Expr:
     """The result of a call that is not refused."""
     data, weight = call.args
     if call.attrs["data_layout"] == "NCHW":
-        data = emit(permute_dims(data, axes=(0, 2, 3, 1)))
+        data = permute_dims(data, axes=(0, 2, 3, 1))
     shape, out = dims(data.ty), dims(call.ty)
     assert shape is not None and out is not None and type(weight) is Constant
     sizes = [n.value for n in out[1:] if type(n) is IntImm]
@@ -87,21 +87,21 @@ def _computed(call: Call, tile: int, kernels: KernelTable, emit: Emit) -> Expr:
 
     def program(made: Any, hint: str, value: Expr, result: Sequence[Expr]) -> Expr:
         func, symbols = made
-        return emit(kernel_call(kernels.add(func, hint), [value], symbols, tensor_type(result, "float32")))
+        return kernel_call(kernels.add(func, hint), [value], symbols, tensor_type(result, "float32"))
 
     places = (shape[0], high, wide)
     apart = (edge, edge, *places, shape[3])
     tiled = program(tiles_of_image(shape, pads(call, 2)[0], tiles, tile, lanes), "winograd_tiles", data, apart)
-    rows = emit(reshape(tiled, ShapeExpr((mul(edge, edge), mul(shape[0], mul(high, wide)), shape[3]))))
-    sums = emit(matmul(rows, constant(Tensor(transformed_weights(weight.data.numpy(), tile)))))
+    rows = reshape(tiled, ShapeExpr((mul(edge, edge), mul(shape[0], mul(high, wide)), shape[3])))
+    sums = matmul(rows, constant(Tensor(transformed_weights(weight.data.numpy(), tile))))
     whole = (edge, edge, *places, out[3])
     back = program(
-        result_of_tiles(whole, tile, lanes), "winograd_result", emit(reshape(sums, ShapeExpr(whole))),
+        result_of_tiles(whole, tile, lanes), "winograd_result", reshape(sums, ShapeExpr(whole)),
         (shape[0], high, step, wide, step, out[3]),
     )  # fmt: skip
     full = [n * tile for n in tiles]
     made: Expr = reshape(back, ShapeExpr((shape[0], *[const(n, "int64") for n in full], out[3])))
-    return made if full == sizes[:2] else strided_slice(emit(made), [1, 2], [0, 0], sizes[:2])
+    return made if full == sizes[:2] else strided_slice(made, [1, 2], [0, 0], sizes[:2])
 
 
 def by_tiles(mod: IRModule, tile_of: Callable[[Call], int]) -> IRModule:
@@ -112,7 +112,7 @@ def by_tiles(mod: IRModule, tile_of: Callable[[Call], int]) -> IRModule:
         data, weight = call.args
         call = replace(call, args=(data, known.get(weight, weight) if isinstance(weight, Var) else weight))
         tile = tile_of(call) if not refused(call) else 0
-        return _computed(call, tile, kernels, rewriter.emit) if tile else None
+        return _computed(call, tile, kernels) if tile else None
 
     return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, CONVOLUTION), kernels.added)
 

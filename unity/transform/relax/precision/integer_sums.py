@@ -7,7 +7,6 @@ the border of a convolution holds the zero point. Not here: which numbers the by
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from ....ffi.tensor import Tensor
 from ....ir.builder import make_call
-from ....ir.expr import Call, Constant, IntImm, Op, Var
+from ....ir.expr import Call, Constant, IntImm, Op
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.channels_last import rank_of
@@ -33,7 +32,6 @@ FEATURES = 16
 """Columns from which they fill a vector of sums."""
 SPACE = {R.nn.conv1d.name: "W", R.nn.conv2d.name: "HW", R.nn.conv3d.name: "DHW"}
 """Spatial axes of convolutions."""
-Emit = Callable[[Expr], Var]
 
 
 @dataclass(slots=True, frozen=True)
@@ -90,7 +88,7 @@ def along_columns(site: Site) -> list[int]:
     return [-1 if axis == site.out_columns else 1 for axis in range(rank_of(site.call))]
 
 
-def summed(site: Site, data: Expr, weights: Expr, zero: int, emit: Emit) -> Expr:
+def summed(site: Site, data: Expr, weights: Expr, zero: int) -> Expr:
     """int32 sums of ``(data - zero) * weights``; data uint8, weights int8, both as the call of the site takes them. What is known
     of constant weights is computed here."""
     lacking = -site.sizes[site.rows] % GROUP
@@ -100,7 +98,7 @@ def summed(site: Site, data: Expr, weights: Expr, zero: int, emit: Emit) -> Expr
         pairs |= _border(site)
         attrs |= {"padding": (0,) * (len(site.sizes) - 2)} if "padding" in attrs else {}
     if pairs:
-        data = emit(pad(data, pad_width=_widths(rank_of(data), pairs), pad_value=float(zero)))
+        data = pad(data, pad_width=_widths(rank_of(data), pairs), pad_value=float(zero))
     widths = _widths(len(site.sizes), {site.rows: (0, lacking)})
     others = tuple([axis for axis in range(len(site.sizes)) if axis != site.columns])
     if type(weights) is Constant:
@@ -109,11 +107,11 @@ def summed(site: Site, data: Expr, weights: Expr, zero: int, emit: Emit) -> Expr
         sums = array.sum(others, dtype="int32") * np.int32(zero)
         shift: Expr = constant(Tensor(sums.reshape(along_columns(site))))
     else:
-        filled = emit(pad(weights, pad_width=widths, pad_value=0.0)) if lacking else weights
-        whole = emit(sum_(emit(astype(weights, dtype="int32")), axis=others, keepdims=False))
-        shift = reshape(emit(multiply(whole, number(zero, "int32"))), along_columns(site))
+        filled = pad(weights, pad_width=widths, pad_value=0.0) if lacking else weights
+        whole = sum_(astype(weights, dtype="int32"), axis=others, keepdims=False)
+        shift = reshape(multiply(whole, number(zero, "int32")), along_columns(site))
     total: Expr = make_call(site.call.op, (data, filled), attrs, (), site.call.span)
-    return subtract(emit(total), emit(shift)) if zero else total
+    return subtract(total, shift) if zero else total
 
 
 def _widths(rank: int, pairs: dict[int, tuple[int, int]]) -> tuple[int, ...]:

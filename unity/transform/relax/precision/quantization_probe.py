@@ -29,16 +29,15 @@ from ....op.manipulate.create import astype
 from ....op.manipulate.manipulate import reshape
 from ....op.manipulate.slicing import strided_slice
 from ..rewriting.graph_rewriter import GraphRewriter
-from .integer_sums import Emit, Site, number
+from .integer_sums import Site, number
 from .quantization_ranges import Grid
 from .quantize_products import MAIN, quantized, sites, stored_weights
 
 
-def _rounded(data: Expr, grid: Grid, emit: Emit) -> Expr:
+def _rounded(data: Expr, grid: Grid) -> Expr:
     """The values that data stands for once it is quantised."""
-    steps = quantized(data, grid, emit)
-    centred = emit(subtract(steps, number(grid.zero))) if grid.zero else steps
-    return emit(multiply(centred, number(grid.scale)))
+    steps = quantized(data, grid)
+    return multiply(subtract(steps, number(grid.zero)) if grid.zero else steps, number(grid.scale))
 
 
 def _rounded_weights(site: Site, weights: np.ndarray) -> Expr:
@@ -47,8 +46,8 @@ def _rounded_weights(site: Site, weights: np.ndarray) -> Expr:
     return constant(Tensor((stored * scale.reshape(shape)).astype("float32")))
 
 
-def _half(value: Expr, emit: Emit) -> Expr:
-    return emit(astype(emit(astype(value, dtype="bfloat16")), dtype="float32"))
+def _half(value: Expr) -> Expr:
+    return astype(astype(value, dtype="bfloat16"), dtype="float32")
 
 
 def probed(mod: IRModule, ranges: Sequence[tuple[float, float]], half: bool = False) -> IRModule:
@@ -65,18 +64,13 @@ def probed(mod: IRModule, ranges: Sequence[tuple[float, float]], half: bool = Fa
         if rewriter.var not in wanted:
             return value
         n, site, weights = wanted[rewriter.var]
-        emit = rewriter.emit
         assert type(value) is Call
         data, right = value.args
-        switch = emit(reshape(emit(strided_slice(switches, axes=[0], begin=[n], end=[n + 1])), ()))
+        switch = reshape(strided_slice(switches, axes=[0], begin=[n], end=[n + 1]), ())
         args = []
-        for plain, reduced in (
-            (data, _rounded(data, Grid.of(*ranges[n]), emit)),
-            (right, _rounded_weights(site, weights)),
-        ):
-            base = _half(plain, emit) if half else plain
-            change = emit(subtract(reduced, base))
-            args.append(emit(add(base, emit(multiply(switch, change)))))
+        for plain, reduced in ((data, _rounded(data, Grid.of(*ranges[n]))), (right, _rounded_weights(site, weights))):
+            base = _half(plain) if half else plain
+            args.append(add(base, multiply(switch, subtract(reduced, base))))
         return make_call(value.op, args, value.attrs, (), value.span)
 
     made = GraphRewriter(rule).function(fn)

@@ -38,7 +38,7 @@ from ....support.errors import PassError
 from ..analysis.mutable_vars import Visibility
 from ..normalize.convert_to_dataflow import to_non_dataflow
 from ..rewriting.graph_rewriter import GraphRewriter
-from .integer_sums import Emit, Site, along_columns, number, site_of, summed
+from .integer_sums import Site, along_columns, number, site_of, summed
 from .quantization_ranges import STEPS, Grid, Seen
 from .quantize_weights import constants_of, finite_weights, rounded
 
@@ -100,10 +100,10 @@ def seen_on(results: Sequence[Any], seen: Sequence[Seen]) -> None:
         site.add(float(low), float(high), *data)
 
 
-def quantized(data: Expr, grid: Grid, emit: Emit) -> Expr:
+def quantized(data: Expr, grid: Grid) -> Expr:
     """Data on the steps of a grid, as float32 from 0 to 255."""
-    steps = emit(round_(emit(multiply(data, number(1.0 / grid.scale)))))
-    return emit(clip(emit(add(steps, number(grid.zero))) if grid.zero else steps, min=0.0, max=float(STEPS)))
+    steps = round_(multiply(data, number(1.0 / grid.scale)))
+    return clip(add(steps, number(grid.zero)) if grid.zero else steps, min=0.0, max=float(STEPS))
 
 
 def stored_weights(site: Site, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -114,12 +114,12 @@ def stored_weights(site: Site, weights: np.ndarray) -> tuple[np.ndarray, np.ndar
     return stored, steps.reshape(along_columns(site))
 
 
-def _reduced(site: Site, weights: np.ndarray, grid: Grid, data: Expr, emit: Emit) -> Expr:
+def _reduced(site: Site, weights: np.ndarray, grid: Grid, data: Expr) -> Expr:
     """The call on integers, and its sums as float32."""
     stored, steps = stored_weights(site, weights)
-    total = emit(summed(site, data, constant(Tensor(stored)), grid.zero, emit))
+    total = summed(site, data, constant(Tensor(stored)), grid.zero)
     scale = (steps * np.float32(grid.scale)).astype("float32")
-    return multiply(emit(astype(total, dtype="float32")), constant(Tensor(scale)))
+    return multiply(astype(total, dtype="float32"), constant(Tensor(scale)))
 
 
 def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float] | None]) -> IRModule:
@@ -140,9 +140,8 @@ def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float] | None
         data = value.args[0]  # type: ignore[attr-defined]
         key = (data, grid, home.get(rewriter.var))
         if key not in made:
-            whole = rewriter.emit(astype(quantized(data, grid, rewriter.emit), dtype="int32"))
-            made[key] = rewriter.emit(astype(whole, dtype="uint8"))
-        return _reduced(site, weights, grid, made[key], rewriter.emit)
+            made[key] = rewriter.emit(astype(astype(quantized(data, grid), dtype="int32"), dtype="uint8"))
+        return _reduced(site, weights, grid, made[key])
 
     fn = mod.functions.get(MAIN)
     if type(fn) is not Function or not wanted:

@@ -175,12 +175,12 @@ def quantize_weights(mod: IRModule, *, bits: int = 8, group: int = 32) -> IRModu
             made[key] = _eight(found.weights, width) if bits == 8 else _four(found.weights, width, together)
         stored, scales = made[key]
         func, symbols = _program(found.lead, stored, scales, rows, bits)
-        values = (rewriter.leaf(found.data), constant(Tensor(stored)), constant(Tensor(scales)))
+        values = (found.data, constant(Tensor(stored)), constant(Tensor(scales)))
         ty = tensor_type((*found.lead, const(len(stored), "int64"), const(width, "int64")), "float32")
         call = kernel_call(kernels.add(func, f"matmul_int{bits}"), values, symbols, ty)
-        whole = reshape(rewriter.emit(call), ShapeExpr((*found.lead, const(len(stored) * width, "int64"))))
+        whole = reshape(call, ShapeExpr((*found.lead, const(len(stored) * width, "int64"))))
         if columns % width == 0:
             return whole
-        return strided_slice(rewriter.emit(whole), axes=[len(found.lead)], begin=[0], end=[columns])
+        return strided_slice(whole, axes=[len(found.lead)], begin=[0], end=[columns])
 
     return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, R.matmul.name), kernels.added)

@@ -62,7 +62,6 @@ def shift_signed_data(fn: Function) -> Function:
         weights = weights if type(weights) is Constant else site.call.args[1]
         if type(weights) is not Constant and _rows(site) < ROWS:
             return value
-        turned = rewriter.emit(bitwise_xor(data, number(-128, "int8")))
-        return summed(site, rewriter.emit(astype(turned, dtype="uint8")), weights, 128, rewriter.emit)
+        return summed(site, astype(bitwise_xor(data, number(-128, "int8")), dtype="uint8"), weights, 128)
 
     return GraphRewriter(rule).function(fn)

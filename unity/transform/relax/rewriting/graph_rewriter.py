@@ -1,8 +1,8 @@
 """``GraphRewriter``: rewrite the bindings of a graph function in order, keeping scopes, names and unchanged parts.
 
 A rule gets each bound value (its variables already replaced, its branches and local functions already rewritten)
-and returns the new value (None drops the binding). Through the rewriter it may emit bindings before it, or replace
-the bound variable by another expression.
+and returns the new value (None drops the binding). Calls nested in it are bound before it, an object that stands in several places
+once. Through the rewriter a rule may emit bindings itself, or replace the bound variable by another expression.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ....ir.builder import join_branches
+from ....ir.builder import is_nested, is_unknown, join_branches
 from ....ir.expr import (
     Binding,
     BindingBlock,
@@ -25,6 +25,7 @@ from ....ir.expr import (
     VarBinding,
 )  # fmt: skip
 from ....ir.function import Function
+from ....ir.infer import infer_call, is_pure_call
 from ....ir.names import NameSupply
 from ....ir.node import replace
 from ....ir.structural import structural_equal
@@ -51,17 +52,20 @@ class GraphRewriter:
         self,
         rule: Callable[[Expr, GraphRewriter], Any],
         on_match: Callable[[MatchCast, Expr, GraphRewriter], Replaced | None] | None = None,
+        names: NameSupply | None = None,
     ) -> None:
         self.rule = rule
         self.on_match = on_match
         self.replacer = Rewriter()
-        self._names: NameSupply | None = None
+        self._names = names
         self._whole: Function | None = None
         self.name_hint = "lv"
         self.var: Var | None = None
         self.enters_functions = True
         self.in_dataflow = False
         self._out: list[Binding] = []
+        self._bound: dict[int, tuple[Expr, Var]] = {}
+        """Nested calls in what rules gave for the block, and the variables they are bound to."""
         self._span: Span | None = None
 
     @property
@@ -81,6 +85,7 @@ class GraphRewriter:
 
     def emit(self, value: Expr, hint: str = "") -> Var:
         """Bind a value before the current binding."""
+        value = self.flat(value)
         var = self._variable(self.names.fresh(hint or self.name_hint), value.ty)
         self._out.append(VarBinding(var, self._placed(value)))
         return var
@@ -108,18 +113,31 @@ class GraphRewriter:
         self._out.append(MatchCast(self.var, value, self.var.ty, self.var.span))
 
     def leaf(self, value: Expr, hint: str = "") -> Expr:
-        """The value itself if it may stand as an argument, else a variable bound to it."""
-        return self.emit(value, hint) if isinstance(value, (Call, TupleGetItem, If, SeqExpr, Function)) else value
+        """The value as an argument: a nested one as a variable bound to it."""
+        if type(value) is Tuple:
+            return replace(value, fields=tuple([self.leaf(f) for f in value.fields]))
+        if not is_nested(value):
+            return value
+        known = self._bound.get(id(value))
+        if known is not None:
+            return known[1]
+        var = self.emit(value, hint)
+        if type(value) is not Call or is_pure_call(value):
+            self._bound[id(value)] = value, var
+        return var
+
+    def flat(self, value: Expr) -> Expr:
+        """The value with variables for what is nested in it, its type inferred."""
+        if type(value) is Call:
+            made = replace(value, args=tuple([self.leaf(a) for a in value.args]))
+            return replace(made, ty=infer_call(made)) if made is not value or is_unknown(made.ty) else made
+        if type(value) is TupleGetItem:
+            return replace(value, tuple_value=self.leaf(value.tuple_value))
+        return self.leaf(value) if type(value) is Tuple else value
 
     def field(self, value: Expr, index: int) -> Expr:
         """Field of a tuple as an argument."""
         return value.fields[index] if type(value) is Tuple else self.emit(TupleGetItem(value, index))
-
-    def inline(self, seq: SeqExpr, finish: Callable[[Expr, GraphRewriter], Expr]) -> Expr:
-        """The bindings of a sequence (rewritten already) put before the current one; its value, finished."""
-        for block in seq.blocks:
-            self._out.extend(block.bindings)
-        return finish(seq.body, self)
 
     def _variable(self, name: str, ty: Type, span: Span | None = None) -> Var:
         return Var(name, ty, span, self.in_dataflow)
@@ -143,12 +161,12 @@ class GraphRewriter:
 
     def block(self, block: BindingBlock) -> BindingBlock:
         """A block of its own, rewritten."""
-        saved = self._out, self.in_dataflow
-        self._out, self.in_dataflow = [], type(block) is DataflowBlock
+        saved = self._out, self.in_dataflow, self._bound
+        self._out, self.in_dataflow, self._bound = [], type(block) is DataflowBlock, {}
         for binding in block.bindings:
             self._binding(binding)
         out = self._out
-        self._out, self.in_dataflow = saved
+        self._out, self.in_dataflow, self._bound = saved
         return replace(block, bindings=tuple(out))
 
     def _binding(self, binding: Binding) -> None:
@@ -169,6 +187,8 @@ class GraphRewriter:
         made = self.rule(value, self)
         if made is None:
             return
+        if isinstance(made, Expr) and made is not value:
+            made = self.flat(made)
         if isinstance(made, Replaced):
             self.replacer.mapping[binding.var] = made.value
         elif made is binding.value:
