@@ -7,23 +7,26 @@ results of one function, since a caller may change one of them.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
-from ....ir.expr import Call, Constant, DataflowBlock, ExternFunc, GlobalVar, Op, Tuple, TupleGetItem, Var
+from ....ir.expr import Call, Constant, DataflowBlock, GlobalVar, Op, Tuple, TupleGetItem, Var
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.op import OPS
-from ....ir.structural import structural_equal, structural_hash
+from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....op.common.table import R
 from ...infra.constant_provenance import OPEN_BYTES, peek
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import changed_vars, returned_vars
+from ..analysis.value_key import value_key
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
 _CALLS = {R.call_dps.name, R.call_dps_with_grad.name, R.call_pure_packed.name, R.shape_of.name, R.size.name}
 """Single numbers and a few integers are compared by value; others, which may be weights, by identity of their data."""
-Scope = dict[int, list[tuple[Expr, Var]]]
+Scope = dict[Hashable, list[tuple[Var, list[Constant]]]]
+"""Variables by the keys of their values, with the constants in these."""
 
 
 def _mergeable(value: Expr) -> bool:
@@ -37,51 +40,26 @@ def _mergeable(value: Expr) -> bool:
     return info is not None and (info.name in _CALLS or callable(info.lower))
 
 
-def _data(value: Constant) -> Any:
+def _data(value: Constant) -> Hashable:
     array = peek(value.data)
     if array.nbytes > OPEN_BYTES or (array.size > 1 and array.dtype.kind not in "iub"):
-        return id(value.data)
+        return value.data
     return (str(array.dtype), array.shape, array.tobytes())
 
 
-def _seen(value: Constant) -> bool:
-    """True; what becomes of a small constant now depends on its elements."""
-    return value.data.numpy() is not None
-
-
-def _hash(value: Any) -> int:
+def _key(value: Any, seen: list[Constant]) -> Hashable:
+    """Key of a value; the constants in it are added to ``seen``."""
     if type(value) is Constant:
-        return hash(_data(value))
+        seen.append(value)
+        return _data(value)
     if type(value) is Tuple:
-        return hash(tuple([_hash(f) for f in value.fields]))
-    if type(value) is Call:
-        parts = [_hash(a) for a in value.args]
-        return hash((_hash(value.op), *parts, structural_hash(value.attrs), structural_hash(value.ty_args)))
+        return (Tuple, *[_key(f, seen) for f in value.fields])
     if type(value) is TupleGetItem:
-        return hash((_hash(value.tuple_value), value.index))
-    return hash((type(value).__name__, value.name)) if type(value) is ExternFunc else structural_hash(value)
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if type(a) is Constant:
-        return a.data is b.data or (_data(a) == _data(b) and _seen(a) and _seen(b))
-    if type(a) is Tuple:
-        return len(a.fields) == len(b.fields) and all([_equal(x, y) for x, y in zip(a.fields, b.fields)])
-    if type(a) is Call:
-        return (
-            _equal(a.op, b.op)
-            and len(a.args) == len(b.args)
-            and all([_equal(x, y) for x, y in zip(a.args, b.args)])
-            and structural_equal(a.attrs, b.attrs)
-            and structural_equal(a.ty_args, b.ty_args)
-        )
-    if type(a) is TupleGetItem:
-        return a.index == b.index and _equal(a.tuple_value, b.tuple_value)
-    return structural_equal(a, b)
+        return (TupleGetItem, value.index, _key(value.tuple_value, seen))
+    if type(value) is Call:
+        parts = [_key(a, seen) for a in value.args]
+        return (Call, value_key(value.op), *parts, value_key(value.attrs), value_key(value.ty_args))
+    return value_key(value)
 
 
 class _Sharing(GraphRewriter):
@@ -107,7 +85,7 @@ class _Sharing(GraphRewriter):
         made = super().block(block)
         inner = self.scopes.pop()
         for key, entries in inner.items():  # outputs stay known, inner variables end with the block
-            outside = [e for e in entries if not e[1].dataflow]
+            outside = [e for e in entries if not e[0].dataflow]
             if outside:
                 self.scopes[-1].setdefault(key, []).extend(outside)
         return made
@@ -117,19 +95,21 @@ class _Sharing(GraphRewriter):
         assert var is not None
         if var in self.fixed or not _mergeable(value) or (self.call_only and type(value) is not Call):
             return value
-        key = _hash(value)
+        used: list[Constant] = []
+        key = _key(value, used)
         for scope in self.scopes:
-            for known, earlier in scope.get(key, ()):
-                if (earlier in self.leaving and var in self.leaving) or not _equal(known, value):
+            for earlier, known in scope.get(key, ()):
+                if (earlier in self.leaving and var in self.leaving) or not structural_equal(earlier.ty, var.ty):
                     continue
-                if not structural_equal(earlier.ty, var.ty):
-                    continue
+                for one, other in zip(used, known):  # what becomes of small constants now depends on their elements
+                    for data in (one.data, other.data) if one.data is not other.data else ():
+                        data.numpy()
                 if earlier.dataflow and not var.dataflow:
                     return earlier  # an output that stands for an inner variable
                 if var in self.leaving:
                     self.leaving.add(earlier)
                 return Replaced(earlier)
-        self.scopes[-1].setdefault(key, []).append((value, var))
+        self.scopes[-1].setdefault(key, []).append((var, used))
         return value
 
 

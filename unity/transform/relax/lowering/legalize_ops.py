@@ -4,8 +4,7 @@ Equal kernels are shared. An operator without a lowering stays; one whose result
 lowering of one's own for an operator, as rows have it, goes into the option ``custom``; targets have some as well.
 
 Calls with one key have the same lowering, up to the arguments passed: a key holds the operator, its attributes, the types of
-arguments and result, scalar values, and which arguments are the same. Symbols count by identity. Invariant: what is not understood
-makes a key of its own, so a wrong match cannot happen.
+arguments and result, scalar values, and which arguments are the same. Symbols count by identity.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from dataclasses import replace
 from typing import Any
 
 from .... import te
-from ....ffi.dtype import DataType
-from ....ir.expr import Call, Constant, DataTypeImm, FloatImm, GlobalVar, IntImm, ShapeExpr, StringImm, Tuple, Var
+from ....ir.expr import Call, Constant, GlobalVar, Tuple, Var
 from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.op import OPS, OpInfo
-from ....ir.types import Expr, PrimType, ShapeType, TensorType, TupleType
+from ....ir.types import Expr, TupleType
 from ....op.building.call_inputs import CallInputs, kernel_call
 from ....support.errors import UnityError
 from ....te.kernel_table import KernelTable
 from ...infra.backend import lowerings_in_use
 from ...infra.passes import module_pass
+from ..analysis.value_key import value_key
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced, rewrite_calls
 
 Lowered = dict[Hashable, tuple[GlobalVar, Sequence[Expr]]]
@@ -103,51 +102,6 @@ def legalize_ops(
     if warn and left:
         warnings.warn(f"no lowering of {', '.join(sorted(left))}", stacklevel=2)
     return made
-
-
-def value_key(value: Any) -> Hashable:
-    """Key of an attribute, dimension or type."""
-    kind = type(value)
-    if value is None or kind in (int, str, bool):
-        return (kind, value)
-    if kind is float:
-        return (kind, value.hex())
-    if kind is IntImm or kind is FloatImm:
-        return (kind, value.ty.dtype.name, value_key(value.value))
-    if kind is DataType:
-        return (kind, value.name)
-    if kind is StringImm or kind is DataTypeImm:
-        return (kind, value_key(value.value))
-    if kind in (tuple, list):
-        return (kind, tuple([value_key(v) for v in value]))
-    if isinstance(value, dict):
-        return (dict, tuple([(k, value_key(v)) for k, v in value.items()]))
-    if kind is ShapeExpr:
-        return (kind, value_key(value.values))
-    if kind is TensorType:
-        return (kind, value_key(value.shape), value_key(value.dtype), value.ndim)
-    if kind is TupleType:
-        return (kind, value_key(value.fields))
-    if kind is ShapeType:
-        return (kind, value_key(value.values), value.ndim)
-    if kind is PrimType:
-        return (kind, value.dtype.name)
-    return (kind, _Identity(value))
-
-
-class _Identity:
-    """Equal to itself alone; keeps the object, so that no other one takes its place in memory."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.value is self.value
 
 
 def call_key(call: Call) -> Hashable:

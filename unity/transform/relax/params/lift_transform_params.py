@@ -10,6 +10,7 @@ Left where they are: values behind ``R.builtin.stop_lift_params``, values whose 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from ....ir.expr import (
@@ -29,13 +30,14 @@ from ....ir.function import Function, seq_body
 from ....ir.infer import is_pure_call
 from ....ir.module import IRModule
 from ....ir.node import replace
-from ....ir.structural import structural_equal, structural_hash
+from ....ir.structural import structural_equal
 from ....ir.types import TensorType, TupleType
 from ....ir.walk import Rewriter, free_vars, fresh_copy
 from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..analysis.mutable_vars import changed_vars
+from ..analysis.value_key import value_key
 from ..rewriting.graph_rewriter import join_blocks
 
 
@@ -130,19 +132,17 @@ def _together(lifted: dict[str, _Lifted]) -> dict[str, Function]:
     params = Var("params", TupleType(tuple([w.ty for w in first.weights])))
     weights = [Var(w.name, w.ty, w.span) for w in first.weights]
     bindings: list[Binding] = [VarBinding(w, TupleGetItem(params, i)) for i, w in enumerate(weights)]
-    known: dict[int, list[tuple[Any, Var]]] = {}
+    known: dict[Hashable, Var] = {}
     stands: dict[str, dict[Any, Any]] = {}
     outputs: dict[Var, None] = {}
     for name, found in lifted.items():
         mapping: dict[Any, Any] = dict(zip(found.weights, weights))
         for binding in found.bindings:
             value = Rewriter(mapping=mapping)(binding.value)
-            bucket = known.setdefault(structural_hash(value), [])
-            var = next((v for other, v in bucket if structural_equal(other, value)), None)
+            var = known.get(value_key(value))
             if var is None:
-                var = Var(binding.var.name, binding.var.ty, binding.var.span)
+                var = known[value_key(value)] = Var(binding.var.name, binding.var.ty, binding.var.span)
                 bindings.append(VarBinding(var, value))
-                bucket.append((value, var))
             mapping[binding.var] = var
         stands[name] = mapping
         outputs.update(dict.fromkeys([mapping[v] for v in found.outputs]))
