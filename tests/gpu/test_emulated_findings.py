@@ -125,8 +125,8 @@ def test_order_of_warps_shows_in_values_where_it_is_random():
 
 
 TRAFFIC = [
-    ("neighbours", "ld.global.b32 %r1, [%xt];", "global", 1, 1), ("every second word", "add.s64 %xt, %xt, %o; ld.global.b32 %r1, [%xt];", "global", 2, 1),
-    ("a column", "shl.b64 %o, %o, 5; add.s64 %xt, %x, %o; ld.global.b32 %r1, [%xt];", "global", 32, 1),
+    ("neighbours", "ld.global.b32 %r1, [%xt];", "global", 4, 4), ("every second word", "add.s64 %xt, %xt, %o; ld.global.b32 %r1, [%xt];", "global", 8, 4),
+    ("a column", "shl.b64 %o, %o, 5; add.s64 %xt, %x, %o; ld.global.b32 %r1, [%xt];", "global", 32, 4),
     ("one word for all", "ld.global.b32 %r1, [%x];", "global", 1, 1),
     ("no conflict", f"{KEPT} st.shared.b32 [%r5], %t;", "shared", 1, 1), ("two ways", f"{KEPT} add.s32 %r5, %r5, %r6; st.shared.b32 [%r5], %t;", "shared", 2, 1),
     ("32 ways", ".shared .align 4 .b8 kept[4096]; mov.b32 %r5, kept; shl.b32 %r6, %t, 7; add.s32 %r5, %r5, %r6; st.shared.b32 [%r5], %t;", "shared", 32, 1),

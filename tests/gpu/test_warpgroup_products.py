@@ -81,6 +81,24 @@ def test_tiles(
     compared(partial(checked, fn, tile, how), n, m, k, turned, dtype, out)
 
 
+@pytest.mark.parametrize("choice,tile,_n,_m,_k,turned,dtype,decided", TILES)
+def test_traffic_of_whole_tiles(
+    monkeypatch: pytest.MonkeyPatch, choice: Choice, tile: str, _n: int, _m: int, _k: int, turned: str, dtype: str,
+    decided: dict[str, int],
+) -> None:  # fmt: skip
+    """Where nothing hangs over all is read and written in runs; where lines are odd, the ends of runs alone are more."""
+    only(monkeypatch, choice)
+    out = "int32" if dtype == "int8" else dtype
+    n, m = (choice.columns, choice.rows) if choice.swapped else (choice.rows, choice.columns)
+    k = 128 * decided.get("pieces", 1)
+    for odd in (0, 1) if choice.swapped and turned == "b" else (0,):
+        fn = product(n, m - odd, k, turned, dtype, out)
+        fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": decided})})
+        report = compared(partial(checked, fn, tile, []), n, m - odd, k, turned, dtype, out)
+        stores = [site for site in report.uncoalesced if site.kind == "store"] if odd else report.uncoalesced
+        assert not [site for site in stores if not odd or site.transactions > 1.5 * site.ideal], str(report)
+
+
 @pytest.mark.parametrize("n,m,k,turned,dtype,out,symbols,how", CASES)
 def test_any_size_and_layout(n: int, m: int, k: int, turned: str, dtype: str, out: str, symbols: str, how: str) -> None:
     """A batched product with a bias, an activation and a residual."""

@@ -34,7 +34,7 @@ def bank_passes(addresses: list[int], width: int) -> int:
 
 
 def segments(addresses: list[int], width: int) -> int:
-    return len({byte // 128 for a in addresses if a >= 0 for byte in (a, a + width - 1)})
+    return len({byte // 32 for a in addresses if a >= 0 for byte in (a, a + width - 1)})
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
@@ -55,6 +55,22 @@ def test_counts_of_random_accesses(width: int, seed: int) -> None:
         assert memory.transactions == sum([segments(row, width) for row in masked])
         assert shared.worst == max([bank_passes(row, width) for row in masked])
         assert busy <= memory.ideal <= memory.transactions and busy <= shared.ideal <= shared.transactions
+
+
+LANE = np.arange(32)
+RUNS = [
+    (LANE * 4 + 4, 5, 5), (124 - LANE * 4, 4, 4), (LANE * 8, 8, 4), (LANE * 128 + 4, 32, 5), (LANE // 10 * 512 + LANE % 10 * 4, 7, 7),
+    (LANE // 10 * 512 + LANE % 10 * 4 + 28, 11, 11), (LANE // 4 * 512 + LANE % 4 * 4, 8, 4), (LANE * 0 + 60, 1, 1),
+    (np.where(LANE % 3, LANE * 4, -1), 4, 4), (LANE % 8 * 4 + LANE // 8 * 8, 2, 2),
+]  # fmt: skip
+"""Addresses of words, absent ones below zero; segments that they touch, and those that they need."""
+
+
+@pytest.mark.parametrize("address, touched, needed", RUNS)
+def test_runs_of_neighbours_may_begin_anywhere(address: np.ndarray, touched: int, needed: int) -> None:
+    site = Site(0, "A", "load", "global", None)
+    count_global(site, address[None], address[None] >= 0, 4)
+    assert (site.transactions, site.ideal) == (touched, needed)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +94,9 @@ def f(Y: T.Buffer((32,), "float32")):
 
 
 @pytest.mark.parametrize("body,transactions", [
-    ("Y[tx] = X[tx]", 1), ("Y[tx] = X[tx + 1]", 2), ("Y[tx] = X[tx * 2]", 2), ("Y[tx] = X[tx * 32]", 32), ("Y[tx] = X[5]", 1),
-    ("for v in T.vectorized(4):\n            Y[tx * 4 + v] = X[tx * 4 + v]", 4),
-    ("Y[T.Ramp(tx * 4, 1, 4)] = X[T.Ramp(tx * 4, 1, 4)]", 4), ("for v in range(4):\n            Y[tx * 4 + v] = X[tx * 4 + v]", 16),
+    ("Y[tx] = X[tx]", 4), ("Y[tx] = X[tx + 1]", 5), ("Y[tx] = X[tx * 2]", 8), ("Y[tx] = X[tx * 32]", 32), ("Y[tx] = X[5]", 1),
+    ("for v in T.vectorized(4):\n            Y[tx * 4 + v] = X[tx * 4 + v]", 16),
+    ("Y[T.Ramp(tx * 4, 1, 4)] = X[T.Ramp(tx * 4, 1, 4)]", 16), ("for v in range(4):\n            Y[tx * 4 + v] = X[tx * 4 + v]", 64),
 ])  # fmt: skip
 def test_transactions_of_global_memory(body: str, transactions: int) -> None:
     text = f"""

@@ -75,7 +75,7 @@ class GpuReport:
 
     @property
     def uncoalesced(self) -> list[Site]:
-        """Accesses of global memory that took more than the least number of 128-byte transactions, worst first."""
+        """Accesses of global memory that took more than the least number of 32-byte transactions, worst first."""
         found = [s for s in self.sites if s.scope == "global" and s.excess > 0]
         return sorted(found, key=lambda s: -s.excess)
 

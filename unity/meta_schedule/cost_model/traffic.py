@@ -1,7 +1,7 @@
 """``TrafficModel``: programs of a device ranked without it, by what one of their warps moves, and by their arithmetic.
 
 Each access of shared and global memory is looked at for the lanes of one warp, as the checker counts it
-(``target/gpu_check.py``): passes over the banks, segments of 128 bytes. A load that stands several times in a loop's body counts
+(``target/gpu_check.py``): passes over the banks, segments of 32 bytes. A load that stands several times in a loop's body counts
 once, as the code generator reads it once. Not here: what is learnt from measurements (`models.py`).
 """
 
@@ -27,9 +27,9 @@ from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured, TuneContext
 from .features import UNKNOWN, sizes_of
 
-LANES, BANKS, WORD, SEGMENT = 32, 32, 4, 128
+LANES, BANKS, WORD, SEGMENT = 32, 32, 4, 32
 """Threads of a warp, banks of shared memory, bytes of one, bytes of a segment of global memory."""
-SEGMENT_CYCLES = 5.0
+SEGMENT_CYCLES = 1.25
 """Cycles of a multiprocessor for a segment, at its share of the bandwidth."""
 PLAIN, MATRIX = 256.0, 2048.0
 """Operations of a multiprocessor in a cycle, without and with tensor cores."""

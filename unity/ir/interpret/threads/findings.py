@@ -46,7 +46,7 @@ class Finding(InterpreterError):
 class Site:
     """One access in the program text with the traffic it caused.
 
-    ``requests`` counts warps executing it, ``transactions`` what the memory did for them (128-byte segments of global memory,
+    ``requests`` counts warps executing it, ``transactions`` what the memory did for them (32-byte segments of global memory,
     passes over the banks of shared memory), ``ideal`` the least number that could have served the same bytes, ``worst`` the
     largest number for one request. ``collective`` accesses are made by a warp as a whole.
     """
@@ -75,7 +75,7 @@ class Site:
 
     def __str__(self) -> str:
         prefix = f"line {self.line}: " if self.line is not None else ""
-        what = "bank passes" if self.scope.startswith("shared") else "128-byte transactions"
+        what = "bank passes" if self.scope.startswith("shared") else "32-byte transactions"
         return (
             f"{prefix}{self.kind} of {self.buffer} ({self.scope}): {self.transactions} {what} for {self.requests} requests,"
             f" {self.ideal} would do, worst request {self.worst}"

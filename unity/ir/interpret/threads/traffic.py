@@ -1,7 +1,7 @@
 """Counting what memory does for a warp: passes over the banks of shared memory, segments of global memory.
 
 Banks: 32 of 4 bytes; lanes reading one word share it; accesses wider than 4 bytes are served in parts of the warp of 128 bytes.
-Segments: aligned pieces of 128 bytes of global memory.
+Segments: aligned pieces of 32 bytes of global memory, which moves in them ("sectors"). A run of neighbours may begin anywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .lanes import WARP
 
 BANKS = 32
 BANK_BYTES = 4
-SEGMENT = 128
+SEGMENT = 32
 _ABSENT = np.int64(-(1 << 60))
 
 
@@ -81,9 +81,28 @@ def count_global(site: Site, address: np.ndarray, active: np.ndarray, width: int
     segments = (rows // SEGMENT)[:, :, None] + np.arange(reach)
     last = ((rows + width - 1) // SEGMENT)[:, :, None]
     segments = np.where(present[:, :, None] & (segments <= last), segments, _ABSENT).reshape(len(rows), -1)
-    starts = np.where(present, rows, _ABSENT)
-    least = -(-(_different(starts)[1].sum(axis=1) * width) // SEGMENT)
-    _record(site, _distinct(segments, 1), least, times)
+    touched = _distinct(segments, 1)
+    _record(site, touched, np.minimum(_least_segments(rows, width), touched), times)
+
+
+def _least_segments(rows: np.ndarray, width: int) -> np.ndarray:
+    """Segments that a request needs: those of each run of a segment or more where it lies, and of all bytes of shorter ones side by
+    side. A run goes on at lanes that are not further apart in memory than in the warp."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    at = np.take_along_axis(rows, order, axis=1)
+    present = at != _ABSENT
+    begins = present.copy()
+    begins[:, 1:] &= np.diff(at, axis=1) > np.abs(np.diff(order, axis=1)) * width
+    row, first = np.nonzero(begins)
+    start, end = at[row, first], np.maximum.reduceat(at.ravel(), row * WARP + first) + width
+    is_long = end - start >= SEGMENT
+    least = np.bincount(row[is_long], ((end - 1) // SEGMENT - start // SEGMENT + 1)[is_long], len(rows))
+    row, start, end = row[~is_long], start[~is_long], end[~is_long]
+    short = np.bincount(row, end - start, len(rows))
+    found, first = np.unique(row, return_index=True)
+    short[found] += start[first] % SEGMENT
+    result: np.ndarray = (least - (-short // SEGMENT)).astype(np.int64)
+    return result
 
 
 def _patterns(rows: np.ndarray, active: np.ndarray, align: bool = True) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine, Machine
 from ...schedule import Schedule
 from ..base import Rule, Scheduled, mark_scheduled, program_of, schedule_of
+from ..nests.eager_choices import eager_choices
 from ..split_reductions import schedule_split
 from .cells import bind_axes, bind_cells, bind_fused_cells
 from .common.stages import stages_of
@@ -65,6 +66,7 @@ _PART_RULES = (
     _PartRule("fused cells", stages_of, bind_fused_cells),
     _PartRule("axes", stages_of, bind_axes),
 )
+_EAGER = eager_choices.with_options(reads_more=True)
 _HOST_CALLS = ("T.call_packed", "T.tvm_call_packed")
 
 
@@ -84,6 +86,7 @@ def _bind_parts(fn: PrimFunc, rule: _PartRule, machine: Machine) -> tuple[PrimFu
     """The program with the parts of one rule bound, as far as its steps apply, and how they were bound."""
     notes: list[str] = []
     refused: set[str] = set()
+    fn = _EAGER.on(fn) if rule.find is stages_of else fn
     sch = _schedule(fn)
     while (part := next((p for p in rule.find(sch) if p.name not in refused), None)) is not None:
         try:

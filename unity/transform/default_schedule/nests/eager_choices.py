@@ -41,7 +41,7 @@ def _is_inside(load: BufferLoad, axes: Mapping[Var, IterVar]) -> bool:
     )
 
 
-def _chosen(block: Block) -> Block:
+def _chosen(block: Block, reads_more: bool) -> Block:
     store = block.body
     if type(store) is not BufferStore:
         return block
@@ -51,6 +51,7 @@ def _chosen(block: Block) -> Block:
     axes = {iterator.var: iterator for iterator in block.iter_vars}
     read = reads_anyway(store.value)
     inside = [load for load in collect(store.value, BufferLoad) if _is_inside(load, axes)]
+    given = [*read, *inside] if reads_more else read
 
     def is_free(side: Expr, reads: list[BufferLoad]) -> bool:
         return is_eager(side, reads) and not any([call.op_name in _COSTLY for call in collect(side, Call)])
@@ -61,7 +62,7 @@ def _chosen(block: Block) -> Block:
         cond, yes, no = node.args
         if not collect(cond, BufferLoad) and set(used_vars(cond)) <= axes.keys():  # loops are divided where it changes
             return node
-        return select(cond, yes, no) if is_free(yes, read) and is_free(no, read) else node
+        return select(cond, yes, no) if is_free(yes, given) and is_free(no, given) else node
 
     def both(node: And | Or) -> Expr:
         if not collect(node.b, BufferLoad) or not is_free(node.b, [*read, *inside]):
@@ -72,7 +73,8 @@ def _chosen(block: Block) -> Block:
 
 
 @prim_func_pass()
-def eager_choices(func: PrimFunc) -> PrimFunc:
+def eager_choices(func: PrimFunc, *, reads_more: bool = False) -> PrimFunc:
     """Make ``T.Select`` of choices, and ``T.min`` and ``T.max`` of ``and`` and ``or``, whose sides may all be evaluated and are
-    cheap. For programs with blocks."""
-    return rewrite(func, {Block: _chosen})
+    cheap. With ``reads_more`` a side may read elements that are not read in any case, if they are in bounds: for devices, on which
+    threads that do not read wait for those that do. For programs with blocks."""
+    return rewrite(func, {Block: lambda block: _chosen(block, reads_more)})

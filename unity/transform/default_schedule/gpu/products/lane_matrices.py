@@ -16,7 +16,7 @@ from .....ir.scalar import BufferLoad
 from .....ir.stmt import BufferStore, Evaluate, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
 from ...nest_building import INT
-from .lane_work import Position, Work, launch_lanes, vector_in_block, write_sums
+from .lane_work import Position, Work, launch_lanes, staged_column, vector_in_block, write_sums
 from .tile_blocks import loop, registers, vector
 
 COLUMNS = 8
@@ -100,7 +100,7 @@ def _store_sums(work: Work, pos: Position, sums: Buffer, shared: Buffer) -> Stmt
         vector_at, inner = floordiv(matrix, work.by_column), floormod(matrix, work.by_column)
         column = add(mul(vector_in_block(work, at, vector_at), work.by_column), inner)
         value = buffer_load(sums, add(mul(matrix, SUMS), 2 * half + pair))
-        store = BufferStore(shared, value, (pos.warps[1], row, column))
+        store = BufferStore(shared, value, (pos.warps[1], row, staged_column(work, row, column)))
         return store if rows >= (half + 1) * COLUMNS else IfThenElse(lt(row, rows), store)
 
     parts = [(half, pair) for half in range(work.thread_rows) for pair in range(2)]

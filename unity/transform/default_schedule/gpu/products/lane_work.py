@@ -21,6 +21,7 @@ from .....ir.build import (
     dtype_of,
     floordiv,
     floormod,
+    intrinsic,
     lt,
     minimum,
     mul,
@@ -39,6 +40,8 @@ from .tile_blocks import WARP, do, loop, registers, thread_loop, vector
 from .tile_sides import Side, all_of, bound_checks, sum_of
 from .tiles import has_axis
 
+ROWS = 8
+"""Rows of a matrix of sums."""
 AT_ONCE = 64
 """Bytes of the small operand up to which a thread reads what all products of a k-tile take at once."""
 
@@ -236,19 +239,27 @@ def remainder(value: Expr, by: int) -> Expr:
     return const(0, INT) if by == 1 else floormod(value, by)
 
 
-def run_index(work: Work, pos: Position, k_tile: Expr, number: Expr) -> Expr:
-    """The number of a thread's run of steps among all of the product."""
+def vector_index(work: Work, pos: Position, k_tile: Expr, number: Expr, piece: Expr) -> Expr:
+    """The number of the ``piece``-th vector of a thread's run of steps among all of the product. Lanes have neighbouring vectors of
+    the large operand, or of the small one if steps are contiguous in that alone."""
     tile = work.tile
+    pieces = work.run // (work.large if work.large.by_steps else work.small).width
     first = add(mul(add(mul(k_tile, work.runs), number), tile.step_warps), pos.warps[1])
-    return add(mul(first, tile.step_lanes), pos.lanes[1])
+    return add(mul(add(mul(first, pieces), piece), tile.step_lanes), pos.lanes[1])
+
+
+def step_index(work: Work, pos: Position, k_tile: Expr, number: Expr, step: Expr) -> Expr:
+    """A step of a thread's run among all of the product, where steps are not contiguous in the large operand."""
+    width = work.small.width
+    return add(mul(vector_index(work, pos, k_tile, number, quotient(step, width)), width), remainder(step, width))
 
 
 def step_in_bounds(work: Work, pos: Position, k_tile: Expr, number: Expr, step: Expr) -> Expr:
     """True if a step of a thread's run is one of the product: in vectors of steps all are."""
-    extent, at = extent_of(work.product.steps), run_index(work, pos, k_tile, number)
+    extent = extent_of(work.product.steps)
     if work.large.by_steps:
-        return lt(at, floordiv(extent, work.run))
-    return lt(add(mul(at, work.run), step), extent)
+        return lt(vector_index(work, pos, k_tile, number, const(0, INT)), floordiv(extent, work.run))
+    return lt(step_index(work, pos, k_tile, number, step), extent)
 
 
 def vector_in_block(work: Work, pos: Position, vector_at: Expr) -> Expr:
@@ -266,8 +277,7 @@ def read_large(work: Work, pos: Position, k_tile: Expr, is_last: bool) -> Stmt:
         column = add(quotient(pos.column, work.by_column), vector_in_block(work, pos, vector_at))
         column = column if exact else minimum(column, sub(columns, 1))
         number, step = (u, const(0, INT)) if side.by_steps else (const(0, INT), u)
-        at = run_index(work, pos, k_tile, number)
-        at = at if side.by_steps else add(mul(at, work.run), u)
+        at = (vector_index if side.by_steps else step_index)(work, pos, k_tile, number, step)
         at = _clamp_step(work, at, side.width if side.by_steps else 1) if is_last else at
         along, across = (at, column) if side.by_steps else (column, at)
         guard = step_in_bounds(work, pos, k_tile, number, step) if is_last and work.tile.form else None
@@ -279,11 +289,14 @@ def read_large(work: Work, pos: Position, k_tile: Expr, is_last: bool) -> Stmt:
 def read_small(work: Work, pos: Position, k_tile: Expr, number: Expr, is_last: bool) -> Stmt:
     """Read a run of steps of each row of a thread; in the last k-tile some may hang over."""
     side, tile = work.small, work.tile
-    pieces = work.run // side.width
+    pieces = work.run // side.width  # of a vector of the large operand, or of a run
     exact = is_multiple(extent_of(side.axes), tile.rows) and (not tile.form or tile.rows % tile.column_lanes == 0)
 
     def one(row: Expr, piece: Expr) -> Stmt:
-        at = add(mul(run_index(work, pos, k_tile, number), pieces), piece)
+        if work.large.by_steps:
+            at = add(mul(vector_index(work, pos, k_tile, number, const(0, INT)), pieces), piece)
+        else:
+            at = vector_index(work, pos, k_tile, number, piece)
         at = _clamp_step(work, at, side.width) if is_last else at
         first = mul(piece, side.width)
         line = add(pos.row, add(mul(row, tile.column_lanes), pos.lanes[0]) if tile.form else row)
@@ -320,6 +333,19 @@ def _read(
     return vector(side.width, one)
 
 
+def staged_column(work: Work, row: Expr, column: Expr) -> Expr:
+    """Where a row of sums in shared memory has a column. A matrix instruction leaves each lane pairs of columns of a row: those of
+    eight rows are exchanged so that they lie in different banks."""
+    tile = work.tile
+    if not tile.form:
+        return column
+    beside = max(1, WARP // work.columns)  # rows that lie side by side in the banks
+    number = quotient(remainder(row, ROWS), beside)
+    low = 2 * work.by_column  # the lanes of a row lie in the two bits from here on
+    places = add(remainder(number, low), mul(quotient(number, low), 4 * low))
+    return intrinsic("bitwise_xor", column, places)
+
+
 def write_sums(work: Work, pos: Position, stores: Callable[[Buffer], Stmt]) -> Stmt:
     """Join the sums of warps in shared memory: ``stores`` writes those of a thread by warp along the steps, row and column. Threads
     write neighbours of the result."""
@@ -345,9 +371,10 @@ def _write_cell(work: Work, pos: Position, shared: Buffer, n: Expr, count: int, 
     else:
         row, column = quotient(cell, work.columns), remainder(cell, work.columns)
     total, zero = registers(f"{shared.name}_sum", shared.dtype.name, 1), const(0, INT)
-    value: Expr = buffer_load(shared, const(0, INT), row, column)
+    place = staged_column(work, row, column)
+    value: Expr = buffer_load(shared, const(0, INT), row, place)
     for warp in range(1, tile.step_warps):
-        value = add(value, buffer_load(shared, const(warp, INT), row, column))
+        value = add(value, buffer_load(shared, const(warp, INT), row, place))
     rows, columns = work.small.axes, work.large.axes
     at = add(pos.row, row), add(pos.column, column)
     values = {**unravel(product.batch, pos.batch), **unravel(rows, at[0]), **unravel(columns, at[1])}

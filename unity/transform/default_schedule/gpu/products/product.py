@@ -163,7 +163,9 @@ def contiguous_along(operand: Expr, steps: Sequence[IterVar], others: Sequence[I
 def _neighbours(load: BufferLoad, axes: Sequence[IterVar]) -> int:
     """So many neighbours in memory are read while iterators count; with a stride, the share of those passed."""
     found = 0
-    for axis, index, width in zip(reversed(axes), reversed(load.indices), reversed(load.buffer.shape)):
+    moving = [axis for axis in axes if not is_int(axis.domain.extent, 1)]
+    places = [place for place in zip(load.indices, load.buffer.shape) if not is_int(place[1], 1)]
+    for axis, (index, width) in zip(reversed(moving), reversed(places)):
         step, extent = slope(index, axis.var), axis.domain.extent
         if not step:
             break

@@ -21,6 +21,9 @@ from .tile_blocks import WARP, Position, do, loop, store_width, vector, write
 from .tile_sides import all_of, bound_checks, sum_of
 from .warpgroup_sizes import GROUP, HALF_ROWS, ROWS, WARP_ROWS, WarpgroupTile
 
+BESIDE = 8
+"""Lines of the result whose cells a warp writes before it goes on to others: whole lines, as many at once as it has lanes for."""
+
 
 def finish(product: Product, tile: WarpgroupTile, sums: Buffer, pos: Position) -> Stmt:
     """Write the sums of a warp; ``product`` is the product as it is computed, its operands swapped if the tile is."""
@@ -86,6 +89,8 @@ def _by_columns(
     width = store_width(result)
     lines, cells, _ = tile.staging
     groups = cells // width
+    together = WARP // groups  # lines beside each other, which begin in other banks
+    apart = BESIDE // together
 
     def part(j: Expr) -> Stmt:
         def store(i: Expr, half: Expr, pair: Expr) -> Stmt:
@@ -95,9 +100,8 @@ def _by_columns(
             return BufferStore(staging, buffer_load(sums, at), index)
 
         def write_rows(n: Expr) -> Stmt:
-            unit = add(mul(n, WARP), pos.lane)  # eight lines beside each other: each begins in other banks
-            line = add(mul(floordiv(unit, 8 * groups), 8), floormod(unit, 8))
-            group = floormod(floordiv(unit, 8), groups)
+            group, line = floordiv(pos.lane, together), mul(floormod(pos.lane, together), apart)
+            line = sum_of(mul(floordiv(n, apart), BESIDE), line, floormod(n, apart))
 
             def cell(lane: Expr | None) -> Expr:
                 return buffer_load(staging, pos.warp, line, sum_of(mul(group, width), lane))
