@@ -27,6 +27,9 @@ CASES: list[tuple[str, dict[str, Any], tuple[int, ...], str]] = [
     ("topk", {"k": 2, "ret_type": "values"}, (3, 2), "int32"),
     ("cumsum", {"axis": 1}, (3, 70, 5), "int32"),
     ("cumprod", {"axis": -1, "exclusive": True}, (40, 9), "float32"),
+    ("cumsum", {"axis": 2}, (2, 3, 40), "int8"),
+    ("cumsum", {"axis": -1, "exclusive": True}, (3, 300), "float64"),
+    ("cumsum", {"axis": 0}, (4500,), "int64"),
 ]
 
 

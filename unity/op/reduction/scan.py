@@ -71,18 +71,22 @@ def _lowering(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., 
         carried = _accumulator_dtype(acc_dtype)
 
         def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            def term(i: list[Expr]) -> Expr:
+                return build.cast(
+                    read(ins[0], [v - 1 if a == axis and exclusive else v for a, v in enumerate(i)]), carried
+                )
+
             def begin(i: list[Expr]) -> list[Expr]:
-                return [build.const(start, carried) if exclusive else build.cast(read(ins[0], i), carried)]
+                return [build.const(start, carried) if exclusive else term(i)]
 
             def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-                index = [v - 1 if a == axis and exclusive else v for a, v in enumerate(i)]
-                return [combine(old[0], build.cast(read(ins[0], index), carried))]
+                return [combine(old[0], term(i))]
 
             def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
                 return [build.cast(values[0], acc_dtype)]
 
             together = LINES if acc_dtype.is_float else 1
-            return scan(outs, axis, Carried([carried], begin, step, results, together))
+            return scan(outs, axis, Carried([carried], begin, step, results, together, combine, term))
 
         result: te.Tensor = te.extern(x.shape, [cast_tensor(x, acc_dtype, "wide")], emit, short_name(call), acc_dtype)
         return cast_tensor(result, dtype, "cast")

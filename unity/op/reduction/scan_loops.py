@@ -36,13 +36,16 @@ SHARED = 1 << 15
 class Carried:
     """The carried state: types, the first values, the next ones, and the part of them that is stored (the values themselves).
 
-    ``together`` is how many lines go together along the last axis: as many as hide the time a step takes (``LINES``), or one."""
+    ``together`` is how many lines go together along the last axis: as many as hide the time a step takes (``LINES``), or one.
+    ``combine`` and ``term``: where values may be joined in any grouping, the step is ``combine(value before, term(indices))``."""
 
     kinds: Sequence[DataType]
     begin: Begin
     step: Step
     results: Step = lambda i, values: values
     together: int = 1
+    combine: Callable[[Expr, Expr], Expr] | None = None
+    term: Callable[[list[Expr]], Expr] | None = None
 
 
 def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
