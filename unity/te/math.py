@@ -76,3 +76,11 @@ pow = power = _binary_intrinsic("pow", "x1 to the power x2.")
 def fmod(x: Scalar, y: Scalar) -> Value:
     """Remainder of the division towards zero."""
     return intrinsic("fmod", x, y)
+
+
+__all__ = [
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clz", "copysign", "cos", "cosh", "erf",
+    "exp", "exp2", "exp10", "floor", "fmod", "hypot", "isfinite", "isinf", "isnan", "ldexp", "log", "log1p", "log2", "log10",
+    "nearbyint", "nextafter", "popcount", "pow", "power", "round", "rsqrt", "sigmoid", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
+]  # fmt: skip

@@ -215,3 +215,9 @@ def max_value(dtype: DataType | str) -> Value:
 def infinity(dtype: DataType | str) -> Value:
     """Return positive infinity of the float type ``dtype``."""
     return Value(build.infinity(dtype))
+
+
+__all__ = [
+    "Value", "all", "any", "const", "div", "floordiv", "floormod", "if_then_else", "infinity", "intrinsic", "max_value",
+    "maximum", "min_value", "minimum", "select", "size_var", "to_scalar", "truncdiv", "truncmod", "unwrap", "var",
+]  # fmt: skip

@@ -26,7 +26,7 @@ def _meaning(kind: Any) -> tuple[str, ...] | None:
 
 def value_key(value: Any) -> Hashable:
     """Key of an expression, a type or an attribute."""
-    kind = type(value)
+    kind: Any = type(value)
     if value is None or kind in (int, str, bool):
         return (kind, value)
     if kind is float:
