@@ -125,36 +125,47 @@ def upcast_product(
     return left.astype(dtype) * right.astype(dtype)
 
 
-def _conv_type(rank: int) -> Any:
+Extents = Callable[[Call, list[Expr], list[Expr]], list[Expr]]
+"""(call, sizes NC.. of the data, those of the weight) -> channels and spatial sizes of the result. Raises E213."""
+
+
+def conv_type(rank: int, extents: Extents, ends: str = "OI") -> Any:
+    """The type rule of a convolution over ``rank`` axes."""
+
     def rule(call: Call) -> Type:
         x, w, dtype = conv_operands(call, rank)
-        data, kernel, out = conv_layouts(call, rank)
-        strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
-        before, after = pads(call, rank)
-        groups = int_attr(call, "groups")
+        data, kernel, out = conv_layouts(call, rank, ends)
+        pads(call, rank)
+        for name in ("strides", "dilation"):
+            spatial(call, name, rank)
         xs, ws = dims(x), dims(w)
         if xs is None or ws is None:
             return TensorType(None, dtype, rank + 2, x.vdevice)
-        channels, inner = xs[data[1]], ws[kernel[1]]
-        if groups < 1 or unequal(channels, inner * groups):
-            raise fail(
-                call,
-                "E213",
-                f"data has {channels} channels, the weight takes {inner} in each of {groups} groups",
-                arg=1,
-            )
-        features = ws[kernel[0]]
-        if indivisible(features, build.const(groups, "int64")):
-            raise fail(call, "E213", f"{features} output channels do not divide into {groups} groups", arg=1)
-        result = [xs[data[0]], features]
-        for i in range(rank):
-            size = window_size(xs[data[2 + i]], before[i], after[i], ws[kernel[2 + i]], strides[i], dilation[i])
+        result = [xs[data[0]], *extents(call, [xs[a] for a in data], [ws[a] for a in kernel])]
+        for n, size in enumerate(result[2:]):
             if type(size) is IntImm and size.value < 0:
-                raise fail(call, "E213", f"the kernel is larger than the padded data along spatial axis {i}", arg=1)
-            result.append(size)
+                raise fail(
+                    call,
+                    "E213",
+                    f"nothing is left along spatial axis {n}: the kernel or the padding is too large",
+                    arg=1,
+                )
         return tensor_type([result[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
 
     return rule
+
+
+def _extents(call: Call, data: list[Expr], weight: list[Expr]) -> list[Expr]:
+    rank, groups, (features, inner) = len(data) - 2, int_attr(call, "groups"), weight[:2]
+    if groups < 1 or unequal(data[1], inner * groups):
+        message = f"data has {data[1]} channels, the weight takes {inner} in each of {groups} groups"
+        raise fail(call, "E213", message, arg=1)
+    if indivisible(features, build.const(groups, "int64")):
+        raise fail(call, "E213", f"{features} output channels do not divide into {groups} groups", arg=1)
+    windows = zip(
+        data[2:], *pads(call, rank), weight[2:], spatial(call, "strides", rank), spatial(call, "dilation", rank)
+    )
+    return [features, *[window_size(*window) for window in windows]]
 
 
 def pad_tensor(
@@ -250,42 +261,40 @@ def pad_widths(padding: Any, rank: int) -> tuple[int, ...]:
     return border * 2 if len(border) == rank else border
 
 
-def _conv_ref(rank: int) -> Any:
+def conv_ref(rank: int, meaning: Callable[..., np.ndarray], ends: str = "OI") -> Any:
+    """The meaning of a convolution in any layout, from that with axes NC and ``ends`` first."""
     space = "DHW"[3 - rank :]
 
     def ref(
-        x: np.ndarray,
-        w: np.ndarray,
-        strides: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        data_layout: str = "NC" + space,
-        kernel_layout: str = "OI" + space,
-        out_layout: str | None = None,
-        out_dtype: str | None = None,
-    ) -> np.ndarray:
+        x: np.ndarray, w: np.ndarray, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+        data_layout: str = "NC" + space, kernel_layout: str = ends + space, out_layout: str | None = None,
+        out_dtype: str | None = None, **more: Any,
+    ) -> np.ndarray:  # fmt: skip
         dtype = np.dtype(out_dtype) if out_dtype else x.dtype
-        acc_dtype = np.int64 if dtype.kind in "iub" else np.float64  # bfloat16 is of kind "V"
-        data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(acc_dtype)
-        kernel = np.transpose(w, [kernel_layout.index(c) for c in "OI" + space]).astype(acc_dtype)
-        border = pad_widths(padding, rank)
-        data = np.pad(data, [(0, 0), (0, 0), *[(border[i], border[rank + i]) for i in range(rank)]])
-        patches = windows(data, kernel.shape[2:], as_tuple(strides, rank), as_tuple(dilation, rank))
-        parts = []
-        inner, each = kernel.shape[1], kernel.shape[0] // groups
-        for g in range(groups):
-            part = np.tensordot(
-                patches[:, g * inner : (g + 1) * inner],
-                kernel[g * each : (g + 1) * each],
-                ([1, *range(2 + rank, 2 + 2 * rank)], list(range(1, 2 + rank))),
-            )
-            parts.append(np.moveaxis(part, -1, 1))
-        result = np.concatenate(parts, 1)
-        out = out_layout or data_layout
-        return np.transpose(result, [("NC" + space).index(c) for c in out]).astype(dtype)
+        wide = np.int64 if dtype.kind in "iub" else np.float64  # bfloat16 is of kind "V"
+        data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(wide)
+        weight = np.transpose(w, [kernel_layout.index(c) for c in ends + space]).astype(wide)
+        steps, gaps = as_tuple(strides, rank), as_tuple(dilation, rank)
+        result = meaning(data, weight, steps, gaps, pad_widths(padding, rank), groups, **more)
+        return np.transpose(result, [("NC" + space).index(c) for c in out_layout or data_layout]).astype(dtype)
 
     return ref
+
+
+def _meaning(
+    data: np.ndarray,
+    weight: np.ndarray,
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    border: Sequence[int],
+    groups: int,
+) -> np.ndarray:
+    rank = len(strides)
+    data = np.pad(data, [(0, 0), (0, 0), *[(border[i], border[rank + i]) for i in range(rank)]])
+    patches = windows(data, weight.shape[2:], strides, dilation)
+    axes = [1, *range(2 + rank, 2 + 2 * rank)], list(range(1, 2 + rank))
+    pairs = zip(np.split(patches, groups, 1), np.split(weight, groups))
+    return np.concatenate([np.moveaxis(np.tensordot(part, kernel, axes), -1, 1) for part, kernel in pairs], 1)
 
 
 Plan = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -382,10 +391,10 @@ def _conv_row(rank: int) -> Operator:
     return row(
         f"nn.conv{rank}d",
         conv_params(rank),
-        _conv_type(rank),
+        conv_type(rank, _extents),
         "Convolves data with weight over the spatial axes, without flipping the kernel.",
         lower=_conv(rank),
-        ref=_conv_ref(rank),
+        ref=conv_ref(rank, _meaning),
         grad=conv_grad(rank, False),
         mixed_precision="always",
         samples=_SAMPLES[rank],

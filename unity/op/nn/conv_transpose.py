@@ -18,8 +18,8 @@ from ... import te
 from ...arith import Analyzer
 from ...ir import build
 from ...ir.expr import Call, IntImm
-from ...ir.relation import dims, indivisible, tensor_type, unequal
-from ...ir.types import Expr, TensorType, Type
+from ...ir.relation import indivisible, unequal
+from ...ir.types import Expr
 from ..common.lowering import cast_tensor, result_dims, result_dtype
 from ..common.table import Operator, attribute, row
 from ..common.type_rules import fail, int_attr, ints_attr
@@ -28,10 +28,10 @@ from .conv import (
     as_tuple,
     conv_grad,
     conv_layouts,
-    conv_operands,
     conv_params,
+    conv_ref,
+    conv_type,
     pad_tensor,
-    pad_widths,
     pads,
     spatial,
     upcast_product,
@@ -48,33 +48,19 @@ def _extra(call: Call, rank: int, strides: tuple[int, ...], dilation: tuple[int,
     return value
 
 
-def _type(rank: int) -> Any:
-    def rule(call: Call) -> Type:
-        x, w, dtype = conv_operands(call, rank)
-        data, kernel, out = conv_layouts(call, rank, "IO")
-        strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
-        before, after = pads(call, rank)
-        extra = _extra(call, rank, strides, dilation)
-        groups = int_attr(call, "groups")
-        xs, ws = dims(x), dims(w)
-        if xs is None or ws is None:
-            return TensorType(None, dtype, rank + 2, x.vdevice)
-        channels, rows = xs[data[1]], ws[kernel[0]]
-        if unequal(channels, rows):
-            raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", arg=1)
-        if groups < 1 or indivisible(channels, build.const(groups, "int64")):
-            raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", arg=0)
-        result: list[Expr] = [xs[data[0]], ws[kernel[1]] * groups]
-        for i in range(rank):
-            spread = (xs[data[2 + i]] - 1) * strides[i]
-            reach = (ws[kernel[2 + i]] - 1) * dilation[i]
-            size = Analyzer().simplify(spread + reach + (1 + extra[i] - before[i] - after[i]))
-            if type(size) is IntImm and size.value < 0:
-                raise fail(call, "E213", f"the padding leaves nothing along spatial axis {i}", arg=0)
-            result.append(size)
-        return tensor_type([result[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
-
-    return rule
+def _extents(call: Call, data: list[Expr], weight: list[Expr]) -> list[Expr]:
+    rank, groups, channels = len(data) - 2, int_attr(call, "groups"), data[1]
+    strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+    if unequal(channels, weight[0]):
+        raise fail(call, "E213", f"data has {channels} channels, the weight takes {weight[0]}", arg=1)
+    if groups < 1 or indivisible(channels, build.const(groups, "int64")):
+        raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", arg=0)
+    result = [weight[1] * groups]
+    axes = zip(data[2:], weight[2:], strides, dilation, *pads(call, rank), _extra(call, rank, strides, dilation))
+    for size, taps, stride, step, before, after, extra in axes:
+        full = (size - 1) * stride + (taps - 1) * step
+        result.append(Analyzer().simplify(full + (1 + extra - before - after)))
+    return result
 
 
 @dataclass(slots=True, frozen=True)
@@ -242,45 +228,22 @@ def _direct(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any,
     return te.compute(result_dims(call), body, f"conv{rank}d_transpose")
 
 
-def _ref(rank: int) -> Any:
-    space = "DHW"[3 - rank :]
-
-    def ref(
-        x: np.ndarray,
-        w: np.ndarray,
-        strides: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        data_layout: str = "NC" + space,
-        kernel_layout: str = "IO" + space,
-        out_layout: str | None = None,
-        out_dtype: str | None = None,
-    ) -> np.ndarray:
-        dtype = np.dtype(out_dtype) if out_dtype else x.dtype
-        kind = np.int64 if dtype.kind in "iu" else np.float64
-        data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(kind)
-        kernel = np.transpose(w, [kernel_layout.index(c) for c in "IO" + space]).astype(kind)
-        steps, gaps, extra = [as_tuple(v, rank) for v in (strides, dilation, output_padding)]
-        border = pad_widths(padding, rank)
-        taps, size = kernel.shape[2:], data.shape[2:]
-        full = [(n - 1) * s + (k - 1) * d + 1 + e for n, s, k, d, e in zip(size, steps, taps, gaps, extra)]
-        inner, each = data.shape[1] // groups, kernel.shape[1]
-        result = np.zeros((data.shape[0], each * groups, *full), kind)
-        for g in range(groups):
-            for tap in np.ndindex(*taps):
-                rows = slice(g * inner, (g + 1) * inner)
-                value = np.tensordot(data[:, rows], kernel[(rows, slice(None), *tap)], ([1], [0]))
-                where = [slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, gaps, size, steps)]
-                result[(slice(None), slice(g * each, (g + 1) * each), *where)] += np.moveaxis(value, -1, 1)
-        cut = [slice(border[i], full[i] - border[rank + i]) for i in range(rank)]
-        layout = out_layout or data_layout
-        return np.transpose(result[(slice(None), slice(None), *cut)], [("NC" + space).index(c) for c in layout]).astype(
-            dtype
-        )
-
-    return ref
+def _meaning(
+    data: np.ndarray, weight: np.ndarray, strides: Sequence[int], dilation: Sequence[int], border: Sequence[int], groups: int,
+    output_padding: Any = 0,
+) -> np.ndarray:  # fmt: skip
+    rank, size, taps = len(strides), data.shape[2:], weight.shape[2:]
+    extra = as_tuple(output_padding, rank)
+    full = [(n - 1) * s + (k - 1) * d + 1 + e for n, s, k, d, e in zip(size, strides, taps, dilation, extra)]
+    inner, each = data.shape[1] // groups, weight.shape[1]
+    result = np.zeros((data.shape[0], each * groups, *full), data.dtype)
+    for g in range(groups):
+        rows = slice(g * inner, (g + 1) * inner)
+        for tap in np.ndindex(*taps):
+            value = np.tensordot(data[:, rows], weight[(rows, slice(None), *tap)], ([1], [0]))
+            where = [slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilation, size, strides)]
+            result[(slice(None), slice(g * each, (g + 1) * each), *where)] += np.moveaxis(value, -1, 1)
+    return result[(slice(None), slice(None), *[slice(border[i], full[i] - border[rank + i]) for i in range(rank)])]
 
 
 _SAMPLES = {
@@ -295,11 +258,11 @@ def _row(rank: int) -> Operator:
     return row(
         f"nn.conv{rank}d_transpose",
         conv_params(rank, "IO", attribute("output_padding", (0,) * rank)),
-        _type(rank),
+        conv_type(rank, _extents, "IO"),
         f"Applies the transpose of nn.conv{rank}d with the same weight and options.",
         family="nn",
         lower=_lower(rank),
-        ref=_ref(rank),
+        ref=conv_ref(rank, _meaning, "IO"),
         grad=conv_grad(rank, True),
         mixed_precision="always",
         samples=_SAMPLES[rank],

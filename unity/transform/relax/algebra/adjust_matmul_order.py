@@ -17,8 +17,8 @@ from ....op.common.table import R
 from ....op.common.type_rules import product
 from ....op.linalg.products import matmul
 from ...infra.passes import function_pass
-from ..analysis.use_def import Source, rewrite_with_sources
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..analysis.use_def import Definitions
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 
 def _work(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> Expr:
@@ -52,20 +52,22 @@ def is_product(value: Expr) -> bool:
 def adjust_matmul_order(fn: Function) -> Function:
     """Multiply three matrices in the cheaper order. Changes rounding. Requires matrices of rank 2 after the first operand."""
 
-    def change(call: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
+    known = Definitions(fn)
+
+    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
         if not is_product(call):
             return None
         left, right = call.args[0], call.args[1]
-        inner = source(right)
-        if inner is not None:
+        inner = known.source(right, rewriter.var, R.matmul.name)
+        if inner is not None and is_product(inner):
             a, b = inner.args[0], inner.args[1]
             if _cheaper(left, a, b, x_first=True):
                 return matmul(matmul(left, a), b)
-        inner = source(left)
-        if inner is not None:
+        inner = known.source(left, rewriter.var, R.matmul.name)
+        if inner is not None and is_product(inner):
             x, a = inner.args[0], inner.args[1]
             if _cheaper(x, a, right, x_first=False):
                 return matmul(x, matmul(a, right))
         return None
 
-    return rewrite_with_sources(fn, is_product, change)
+    return rewrite_calls(fn, change, R.matmul.name)

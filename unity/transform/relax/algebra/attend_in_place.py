@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.analysis import use_counts
 from ....ir.build import const
 from ....ir.expr import Call, ShapeExpr, Var
 from ....ir.function import Function
@@ -26,7 +25,7 @@ from ....op.nn.attention import AXES, layouts
 from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
 from ..analysis.axis_parts import Read
-from ..analysis.mutable_vars import Visibility, changed_vars
+from ..analysis.use_def import Definitions
 from ..rewriting.graph_rewriter import GraphRewriter
 from .fuse_attention import ATTENTION
 
@@ -43,10 +42,10 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
     """
     near = where_fast and not machine_in_use().transposes_operands
     source: dict[Var, Call] = {}
-    changed, visible, uses = changed_vars(fn), Visibility(fn), use_counts(fn)
+    known = Definitions(fn)
 
     def readable(value: Expr, at: Var) -> bool:
-        return isinstance(value, Var) and value not in changed and visible.allows(value, at)
+        return isinstance(value, Var) and known.usable(value, at)
 
     def chain_of(value: Expr, at: Var) -> list[Call]:
         """The calls that made a value, the last one first."""
@@ -94,9 +93,9 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
             made = read(value, rewriter, var)
         elif value.op_name == R.permute_dims.name and isinstance(value.args[0], Var):
             inner = source.get(value.args[0])
-            if inner is not None and inner.op_name in ATTENTION and uses.get(value.args[0]) == 1:
-                beside = visible.home.get(value.args[0]) is visible.home.get(var)
-                if beside and not changed.intersection([arg for arg in inner.args if isinstance(arg, Var)]):
+            if inner is not None and inner.op_name in ATTENTION and known.uses.get(value.args[0]) == 1:
+                beside = known.home.get(value.args[0]) is known.home.get(var)
+                if beside and not known.changed.intersection([arg for arg in inner.args if isinstance(arg, Var)]):
                     made = stored(value, inner) or value
         source[var] = made
         return made

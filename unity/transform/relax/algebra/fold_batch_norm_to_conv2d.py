@@ -10,7 +10,6 @@ s)``, in float32 and rounded once as before, so that no root and no quotient is 
 
 from __future__ import annotations
 
-from ....ir.analysis import use_counts
 from ....ir.expr import Call, Tuple, Var
 from ....ir.function import Function
 from ....ir.relation import dims
@@ -23,7 +22,7 @@ from ....op.elementwise.binary import add, divide, multiply, subtract
 from ....op.manipulate import create, manipulate
 from ....op.nn.conv import conv2d
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import Sources, Visibility
+from ..analysis.use_def import Definitions
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 
 
@@ -47,13 +46,7 @@ def _is_channel_bias(value: Expr, axis: int) -> bool:
 class _Folder:
     def __init__(self, fn: Function, only_constants: bool) -> None:
         self.only_constants = only_constants
-        self.counts = use_counts(fn)
-        self.source, self.visible = Sources(fn), Visibility(fn)
-        self.fixed = self.source.fixed
-
-    def once(self, value: Expr, name: str) -> Call | None:
-        """The call of an operator that a variable used only here is bound to."""
-        return self.source.call(value, name) if isinstance(value, Var) and self.counts.get(value) == 1 else None
+        self.known = Definitions(fn)
 
     def scaled(self, call: Call, at: Var | None) -> Expr | None:
         """The first result of a batch_norm of narrow floats as a product and a sum; None where it stays."""
@@ -61,9 +54,9 @@ class _Folder:
         if not isinstance(ty, TensorType) or ty.dtype is None or ty.dtype.name not in SMALL_FLOATS or ty.ndim < 0:
             return None
         parts = call.args[1:5]
-        if bool_attr(call, "training", False) or not all([self.visible.allows(p, at) for p in call.args]):
+        if bool_attr(call, "training", False) or not all([self.known.usable(p, at) for p in call.args]):
             return None
-        if self.only_constants and not all([self.source.is_constant(p) for p in parts]):
+        if self.only_constants and not all([self.known.is_constant(p) for p in parts]):
             return None
         axis = axis_attr(call, ty.ndim, "axis", 1)
         gamma, beta, mean, var = [create.astype(p, dtype="float32") for p in parts]
@@ -79,13 +72,13 @@ class _Folder:
         """The value that takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
         x = call.args[0]
         bias: Expr | None = None
-        conv = self.once(x, R.nn.conv2d.name)
+        conv = self.known.only_use(x, R.nn.conv2d.name)
         if conv is None:
-            shifted = self.once(x, R.add.name)
+            shifted = self.known.only_use(x, R.add.name)
             if shifted is None:
                 return None
             for value, other in ((shifted.args[0], shifted.args[1]), (shifted.args[1], shifted.args[0])):
-                conv = self.once(value, R.nn.conv2d.name)
+                conv = self.known.only_use(value, R.nn.conv2d.name)
                 bias = other
                 if conv is not None:
                     break
@@ -105,9 +98,9 @@ class _Folder:
         ):
             return None
         parts = [weight, *call.args[1:], *([bias] if bias is not None else [])]
-        if not all([self.visible.allows(p, at) for p in (conv.args[0], *parts)]):
+        if not all([self.known.usable(p, at) for p in (conv.args[0], *parts)]):
             return None
-        if self.only_constants and not all([self.source.is_constant(p) for p in parts]):
+        if self.only_constants and not all([self.known.is_constant(p) for p in parts]):
             return None
         gamma, beta, mean, var = call.args[1:5]
         root = elementwise.sqrt(add(var, constant(float(call.attrs.get("epsilon", 1e-5)), dtype)))

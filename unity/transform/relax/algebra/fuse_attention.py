@@ -18,7 +18,6 @@ import math
 from typing import Any
 
 from ....ffi.dtype import DataType
-from ....ir.analysis import use_counts
 from ....ir.build import int_value
 from ....ir.expr import Call, Constant, IntImm, Var
 from ....ir.function import Function
@@ -31,7 +30,7 @@ from ....op.elementwise.unary import logical_not
 from ....op.manipulate.manipulate import expand_dims, permutation, squeeze
 from ....op.nn.attention import attention, layouts
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import Sources, Visibility
+from ..analysis.use_def import Definitions
 from ..rewriting.graph_rewriter import GraphRewriter
 
 ATTENTION = (R.nn.attention.name, R.nn.attention_bias.name)
@@ -71,23 +70,13 @@ class _Chains:
     """Recognises chains of one function."""
 
     def __init__(self, fn: Function) -> None:
-        self.sources, self.visible, self.uses = Sources(fn), Visibility(fn), use_counts(fn)
-
-    def inner(self, value: Expr, *names: str) -> Call | None:
-        """The call of one of some operators that a variable used only here is bound to."""
-        return self.sources.call(value, *names) if isinstance(value, Var) and self.uses.get(value, 0) == 1 else None
-
-    def stays(self, value: Expr, at: Var | None) -> bool:
-        """True if a value, used later than the program says, still has the same elements there, and a name."""
-        return type(value) is Constant or (
-            isinstance(value, Var) and value not in self.sources.fixed and self.visible.allows(value, at)
-        )
+        self.known = Definitions(fn)
 
     def attention(self, product: Call, at: Var) -> Call | None:
         """The attention that replaces the second product of a chain; None where there is none."""
         weights, value = product.args
         weights, narrow = self.without_cast(weights)
-        softmax = self.inner(weights, R.nn.softmax.name)
+        softmax = self.known.only_use(weights, R.nn.softmax.name)
         rank = product.ty.ndim if isinstance(product.ty, TensorType) else -1
         if softmax is None or rank not in (3, 4) or softmax.attrs.get("axis", -1) not in (-1, rank - 1):
             return None
@@ -95,20 +84,20 @@ class _Chains:
         bias, seen, scores = self.biased(scores)
         scores, scale = self.scaled(scores)
         inside, widened_inside = self.without_cast(scores)
-        first = self.inner(inside, R.matmul.name)
+        first = self.known.only_use(inside, R.matmul.name)
         if first is None or first.attrs.get("out_dtype") or product.attrs.get("out_dtype"):
             return None
         if not self.casts_agree(first, product, narrow, widened or widened_inside):
             return None
         query, turned = first.args
-        swap = self.sources.call(turned, R.permute_dims.name)
+        swap = self.known.call(turned, R.permute_dims.name)
         if swap is None or not isinstance(swap.ty, TensorType) or swap.ty.ndim != rank:
             return None  # a product with a matrix that all rows share
         if tuple(permutation(swap, rank)) != (*range(rank - 2), rank - 1, rank - 2):
             return None
         key = swap.args[0]
         given = [x for x in (query, key, value, bias) if x is not None]
-        if not all([self.stays(x, at) for x in given]) or not _shapes_agree(query, key, value, softmax, first):
+        if not all([self.known.usable(x, at) for x in given]) or not _shapes_agree(query, key, value, softmax, first):
             return None
         if seen is False and bias is not None:
             bias = logical_not(bias)
@@ -121,7 +110,7 @@ class _Chains:
 
     def without_cast(self, value: Expr) -> tuple[Expr, str]:
         """The operand of a cast, and the type it makes ("" where there is no cast)."""
-        cast = self.inner(value, R.astype.name)
+        cast = self.known.only_use(value, R.astype.name)
         return (value, "") if cast is None else (cast.args[0], cast.ty.dtype.name)  # type: ignore[attr-defined]
 
     @staticmethod
@@ -137,7 +126,7 @@ class _Chains:
 
     def biased(self, scores: Expr) -> tuple[Expr | None, bool | None, Expr]:
         """(bias or mask, is a mask true where a key is seen, scores without it)."""
-        added, chosen = self.inner(scores, R.add.name), self.inner(scores, R.where.name)
+        added, chosen = self.known.only_use(scores, R.add.name), self.known.only_use(scores, R.where.name)
         if added is not None:
             for this, other in ((0, 1), (1, 0)):
                 if self.is_scores(added.args[this]):
@@ -151,11 +140,11 @@ class _Chains:
     def is_scores(self, value: Expr) -> bool:
         """True if a value is a product, perhaps scaled or cast."""
         inside = self.without_cast(self.scaled(value)[0])[0]
-        return self.inner(inside, R.matmul.name) is not None
+        return self.known.only_use(inside, R.matmul.name) is not None
 
     def scaled(self, scores: Expr) -> tuple[Expr, float]:
         """The scores without their factor, and the factor."""
-        times, over = self.inner(scores, R.multiply.name), self.inner(scores, R.divide.name)
+        times, over = self.known.only_use(scores, R.multiply.name), self.known.only_use(scores, R.divide.name)
         if times is not None:
             for this, other in ((0, 1), (1, 0)):
                 factor = _scalar(times.args[other])
@@ -169,13 +158,13 @@ class _Chains:
         orders, args = layouts(call), list(call.args)
         found = [self.unrepeated(args[k]) if orders[k] == "BHSD" else None for k in (1, 2)]
         key, value = found
-        if key is None or value is None or not (self.stays(key, at) and self.stays(value, at)):
+        if key is None or value is None or not (self.known.usable(key, at) and self.known.usable(value, at)):
             return call
         return replace(call, args=(args[0], key, value, *args[3:])) if _heads(key) == _heads(value) else call
 
     def before_idle(self, value: Expr) -> Expr:
         """The value before reshapes and broadcasts that change nothing."""
-        while (idle := self.sources.call(value, R.broadcast_to.name, *_RESHAPES)) is not None:
+        while (idle := self.known.call(value, R.broadcast_to.name, *_RESHAPES)) is not None:
             own, given = dims(idle.ty), dims(idle.args[0].ty)
             if own is None or given is None or same_dims(own, given) is not Answer.YES:
                 break
@@ -184,9 +173,9 @@ class _Chains:
 
     def unrepeated(self, value: Expr) -> Expr | None:
         """k of (batch, heads, sequence, width) where the value has each of its heads several times, one after the other."""
-        joined = self.sources.call(self.before_idle(value), *_RESHAPES)
-        wide = self.sources.call(joined.args[0], R.broadcast_to.name) if joined is not None else None
-        apart = self.sources.call(wide.args[0], *_RESHAPES) if wide is not None else None
+        joined = self.known.call(self.before_idle(value), *_RESHAPES)
+        wide = self.known.call(joined.args[0], R.broadcast_to.name) if joined is not None else None
+        apart = self.known.call(wide.args[0], *_RESHAPES) if wide is not None else None
         if joined is None or wide is None or apart is None:
             return None
         own, one, many, all_heads = [dims(x.ty) for x in (apart.args[0], apart, wide, joined)]

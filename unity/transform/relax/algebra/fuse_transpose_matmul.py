@@ -15,8 +15,8 @@ from ....op.linalg.contraction import einsum
 from ....op.manipulate.manipulate import permutation
 from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
-from ..analysis.use_def import Source, calls_of, rewrite_with_sources
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..analysis.use_def import Definitions
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 BATCH = "abcdefgh"
 """Letters of the axes before those of the matrices."""
@@ -41,9 +41,9 @@ def fuse_transpose_matmul(fn: Function, *, where_fast: bool = False) -> Function
     if where_fast and not machine_in_use().transposes_operands:
         return fn
 
-    def change(value: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
-        if value.op_name != R.matmul.name:
-            return None
+    known = Definitions(fn)
+
+    def change(value: Call, rewriter: GraphRewriter) -> Expr | None:
         ranks = [arg.ty.ndim if isinstance(arg.ty, TensorType) else -1 for arg in value.args]
         if min(ranks) < 1 or max(ranks) - 2 > len(BATCH):
             return None
@@ -52,7 +52,7 @@ def fuse_transpose_matmul(fn: Function, *, where_fast: bool = False) -> Function
         rows, columns = ["" if rank == 1 else letter for rank, letter in zip(ranks, "ij")]
         operands, terms = list(value.args), [f"{own[0]}{rows}k", f"{own[1]}k{columns}"]
         for side, arg in enumerate(value.args):
-            permuted = source(arg)
+            permuted = known.source(arg, rewriter.var, R.permute_dims.name)
             turned = _in_stored_layout(permuted, terms[side]) if permuted is not None else None
             if permuted is not None and turned is not None:
                 operands[side], terms[side] = permuted.args[0], turned
@@ -62,4 +62,4 @@ def fuse_transpose_matmul(fn: Function, *, where_fast: bool = False) -> Function
         made = einsum(Tuple(tuple(operands)), subscripts=subscripts, **value.attrs, span=value.span)
         return made if structural_equal(made.ty, value.ty) else None
 
-    return rewrite_with_sources(fn, calls_of(R.permute_dims.name), change)
+    return rewrite_calls(fn, change, R.matmul.name)

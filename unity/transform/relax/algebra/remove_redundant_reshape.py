@@ -16,7 +16,8 @@ from ....ir.types import Expr, TensorType
 from ....op.common.table import R
 from ....op.manipulate.manipulate import permutation, permute_dims
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import Visibility, changed_vars, returned_vars
+from ..analysis.mutable_vars import returned_vars
+from ..analysis.use_def import Definitions
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
 
@@ -24,8 +25,8 @@ from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 def remove_redundant_reshape(fn: Function) -> Function:
     """Join consecutive reshapes and permutations, and remove those without effect."""
     source: dict[Var, Call] = {}
-    changed, visible = changed_vars(fn), Visibility(fn)
-    kept = changed | returned_vars(fn)
+    known = Definitions(fn)
+    kept = known.changed | returned_vars(fn)
 
     def same_value(value: Expr, var: Var) -> bool:
         """True if the variable may replace the value: not where a result would share a parameter's memory."""
@@ -38,7 +39,7 @@ def remove_redundant_reshape(fn: Function) -> Function:
             return value
         made = value
         inner = source.get(value.args[0]) if isinstance(value.args[0], Var) else None
-        if inner is not None and (inner.args[0] in changed or not visible.allows(inner.args[0], var)):
+        if inner is not None and not known.usable(inner.args[0], var):
             inner = None
         if name != R.permute_dims.name:
             shape = dims(value.ty)

@@ -5,11 +5,11 @@ Merging or reusing such a value would show the change elsewhere. Views, tuples a
 
 from __future__ import annotations
 
-from ....ir.expr import Call, Constant, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from ....ir.expr import Call, If, SeqExpr, Tuple, TupleGetItem, Var
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.op import shares_memory
-from ....ir.types import Expr, TensorType
+from ....ir.types import Expr
 from ....ir.verifier.in_place import IN_PLACE
 from ..rewriting.graph_rewriter import each_binding
 
@@ -71,54 +71,3 @@ def changed_vars(fn: Function) -> set[Var]:
 def returned_vars(fn: Function) -> set[Var]:
     """Variables whose memory may leave through the result."""
     return closure(set(leaf_vars(fn.body)), origins(fn))
-
-
-class Sources:
-    """The sources of a function's variables: what they are bound to, but for those whose memory a call may change."""
-
-    def __init__(self, fn: Function) -> None:
-        self.fixed = changed_vars(fn)
-        self.value: dict[Var, Expr] = {
-            b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding) and b.var not in self.fixed
-        }
-
-    def call(self, value: Expr, *names: str) -> Call | None:
-        """The call of one of some operators that a variable is bound to."""
-        found = self.value.get(value) if isinstance(value, Var) else None
-        return found if type(found) is Call and found.op_name in names else None
-
-    def is_constant(self, value: Expr) -> bool:
-        """True if the value is computed from constants alone."""
-        stack, seen = [value], set[Var]()
-        while stack:
-            item = stack.pop()
-            if isinstance(item, Var):
-                if item in seen:
-                    continue
-                seen.add(item)
-                if item not in self.value:
-                    return False
-                stack.append(self.value[item])
-            elif type(item) is Call:
-                stack += item.args
-            elif type(item) is TupleGetItem:
-                stack.append(item.tuple_value)
-            elif type(item) is Tuple:
-                stack += item.fields
-            elif type(item) is not Constant and isinstance(item.ty, TensorType):
-                return False
-        return True
-
-
-class Visibility:
-    """Places where variables may be used: those inside a dataflow block only there."""
-
-    def __init__(self, fn: Function) -> None:
-        self.home = {binding.var: block for block, binding in each_binding(fn)}
-
-    def allows(self, value: Expr, at: Var | None) -> bool:
-        """True if the value may stand in the binding of ``at``."""
-        if at is None:
-            return False
-        here = self.home.get(at)
-        return all([not v.dataflow or self.home.get(v) is here for v in leaf_vars(value)])

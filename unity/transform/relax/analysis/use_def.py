@@ -1,44 +1,77 @@
-"""Calls rewritten by what their operands were computed by: ``R.matmul(x, w)`` with ``w = R.take(...)`` bound before it.
-
-Invariant: operands of the earlier call are used at the later one only where they are visible there and nothing changed them.
-"""
+"""What the variables of a function are bound to, where they may be used, and what of them stays as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
-from ....ir.expr import Call, Var, VarBinding
+from ....ir.analysis import use_counts
+from ....ir.expr import BindingBlock, Call, Constant, Tuple, TupleGetItem, Var, VarBinding
 from ....ir.function import Function
-from ....ir.types import Expr
-from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
-from .mutable_vars import Visibility, changed_vars
-
-Source = Callable[[Expr], Call | None]
-"""The call that a variable is bound to, where its operands may be used at the place in question; None otherwise."""
+from ....ir.types import Expr, TensorType
+from ..rewriting.graph_rewriter import each_binding
+from .mutable_vars import changed_vars, leaf_vars
 
 
-def calls_of(name: str) -> Callable[[Expr], bool]:
-    """True if a value is a call of an operator."""
-    return lambda value: value.op_name == name
+class Definitions:
+    """The variables of one function. ``changed``: those whose memory a call may change; ``value``: what the others are bound to;
+    ``home``: the block of each."""
 
+    def __init__(self, fn: Function) -> None:
+        self.fn = fn
+        self.changed = changed_vars(fn)
+        self.home: dict[Var, BindingBlock] = {}
+        self.value: dict[Var, Expr] = {}
+        for block, binding in each_binding(fn):
+            self.home[binding.var] = block
+            if isinstance(binding, VarBinding) and binding.var not in self.changed:
+                self.value[binding.var] = binding.value
 
-def rewrite_with_sources(
-    fn: Function, is_source: Callable[[Expr], bool], change: Callable[[Call, Source, GraphRewriter], Expr | None]
-) -> Function:
-    """The function with calls changed by what they and the calls behind their operands are; None leaves a call as it is."""
-    calls = {b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding) and is_source(b.value)}
-    if not calls:
-        return fn
-    fixed, visible = changed_vars(fn), Visibility(fn)
+    @cached_property
+    def uses(self) -> dict[Any, int]:
+        """The number of uses of each variable."""
+        return use_counts(self.fn)
 
-    def rule(value: Call, rewriter: GraphRewriter) -> Expr | None:
-        def source(operand: Expr) -> Call | None:
-            found = calls.get(operand) if isinstance(operand, Var) and operand not in fixed else None
-            if type(found) is not Call:
-                return None
-            usable = all([v not in fixed and visible.allows(v, rewriter.var) for v in found.args])
-            return found if usable else None
+    def call(self, value: Expr, *names: str) -> Call | None:
+        """The call of one of some operators that a variable is bound to."""
+        found = self.value.get(value) if isinstance(value, Var) else None
+        return found if type(found) is Call and found.op_name in names else None
 
-        return change(value, source, rewriter)
+    def only_use(self, value: Expr, *names: str) -> Call | None:
+        """The same of a variable that is used in one place."""
+        return self.call(value, *names) if isinstance(value, Var) and self.uses.get(value, 0) == 1 else None
 
-    return rewrite_calls(fn, rule)
+    def source(self, value: Expr, at: Var | None, *names: str) -> Call | None:
+        """The same where the operands of the call may be used in the binding of ``at``."""
+        found = self.call(value, *names)
+        return found if found is not None and all([self.usable(v, at) for v in found.args]) else None
+
+    def usable(self, value: Expr, at: Var | None) -> bool:
+        """True if a value has the same elements in the binding of ``at``, and may stand there: inner variables of a dataflow block
+        only in this block."""
+        if at is None or value in self.changed:
+            return False
+        here = self.home.get(at)
+        return all([not v.dataflow or self.home.get(v) is here for v in leaf_vars(value)])
+
+    def is_constant(self, value: Expr) -> bool:
+        """True if the value is computed from constants alone."""
+        stack, seen = [value], set[Var]()
+        while stack:
+            item = stack.pop()
+            if isinstance(item, Var):
+                if item in seen:
+                    continue
+                seen.add(item)
+                if item not in self.value:
+                    return False
+                stack.append(self.value[item])
+            elif type(item) is Call:
+                stack += item.args
+            elif type(item) is TupleGetItem:
+                stack.append(item.tuple_value)
+            elif type(item) is Tuple:
+                stack += item.fields
+            elif type(item) is not Constant and isinstance(item.ty, TensorType):
+                return False
+        return True

@@ -33,7 +33,7 @@ from ....op.manipulate.manipulate import expand_dims, permutation, permute_dims,
 from ....support.errors import PassError
 from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import Sources, Visibility
+from ..analysis.use_def import Definitions
 from ..normalize.dead_code import clean_function
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 from .transposed_convolution import as_convolution, phase_features
@@ -114,9 +114,7 @@ class _Converter:
         self, fn: Function, only_constants: bool, lanes: int, asked: Callable[[Call], Table] | None, keep: Sequence[str]
     ) -> None:
         self.only_constants, self.lanes, self.asked, self.keep = only_constants, lanes, asked, frozenset(keep)
-        self.visible = Visibility(fn)
-        self.source = Sources(fn)
-        self.fixed = self.source.fixed
+        self.definitions = Definitions(fn)
         self.forms: dict[Var, tuple[BindingBlock | None, Expr]] = {}
         """The form of a variable, and the block it was made in."""
         self.tuples: dict[Var, tuple[BindingBlock | None, Var, bool]] = {}
@@ -127,7 +125,7 @@ class _Converter:
     def here(self) -> BindingBlock | None:
         """The block being rewritten."""
         assert self.rewriter is not None
-        return self.visible.home.get(self.rewriter.var) if self.rewriter.var is not None else None
+        return self.definitions.home.get(self.rewriter.var) if self.rewriter.var is not None else None
 
     def known(self, value: Expr) -> Expr | None:
         """The form of a variable that may be used here, or None."""
@@ -149,7 +147,7 @@ class _Converter:
             return value
         wide = value if have == rank else expand_dims(value, axis=list(range(rank - have)))
         form = self.rewriter.emit(self.last(wide))
-        if have == rank and isinstance(value, Var) and value not in self.fixed:
+        if have == rank and isinstance(value, Var) and value not in self.definitions.changed:
             self.forms[value] = (self.here(), form)
         return form
 
@@ -187,7 +185,7 @@ class _Converter:
         depthwise = groups > 1 and is_one(shape[1]) and type(features) is IntImm and features.value == groups
         if type(features) is not IntImm or features.value < lanes:
             return None
-        if self.only_constants and not self.source.is_constant(weight):
+        if self.only_constants and not self.definitions.is_constant(weight):
             return None
         grouped = 0 if depthwise and call.ty.dtype.is_float else grouped
         form = self.operand(data, rank) if grouped else self.known(data)
@@ -220,7 +218,7 @@ class _Converter:
         if self.asked or layouts != {last} or sorted(given) != sorted(wanted) or int_attr(call, "groups", 1) == 1:
             return None
         is_float = call.ty.dtype is not None and call.ty.dtype.is_float
-        if given.endswith("O") or not is_float or dims(weight.ty) is None or not self.source.is_constant(weight):
+        if given.endswith("O") or not is_float or dims(weight.ty) is None or not self.definitions.is_constant(weight):
             return None
         self.saved += THIN * _count(call) * _count(weight) // _extent(weight, given.index("O"))
         kernel = self.rewriter.emit(permute_dims(weight, axes=[given.index(c) for c in wanted]), "weight")
@@ -237,7 +235,7 @@ class _Converter:
             return None
         if features < (self.lanes or machine_in_use().lanes(call.ty.dtype.itemsize)):
             return None
-        if self.only_constants and not self.source.is_constant(weight):
+        if self.only_constants and not self.definitions.is_constant(weight):
             return None
         self.saved += THIN * _count(data) * _count(weight) // _extent(weight, 0)
         return as_convolution(call, self.known(data))
@@ -249,7 +247,7 @@ class _Converter:
         if name not in CONVOLUTIONS and name not in TRANSPOSED and follow is None:
             return call
         operands = [v for a in call.args for v in (a.fields if type(a) is Tuple else (a,))]
-        if var is None or any([v in self.fixed for v in (*operands, var) if isinstance(v, Var)]):
+        if var is None or any([v in self.definitions.changed for v in (*operands, var) if isinstance(v, Var)]):
             return call
         if name in CONVOLUTIONS or name in TRANSPOSED:
             known = (
@@ -284,7 +282,7 @@ class _Converter:
         """A field of a tuple whose other form is known."""
         assert self.rewriter is not None
         source, var = value.tuple_value, self.rewriter.var
-        if not isinstance(source, Var) or source not in self.tuples or var is None or var in self.fixed:
+        if not isinstance(source, Var) or source not in self.tuples or var is None or var in self.definitions.changed:
             return value
         block, form, every = self.tuples[source]
         if block is not self.here() or not (every or value.index == 0):

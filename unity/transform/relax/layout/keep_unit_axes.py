@@ -22,7 +22,7 @@ from ....ir.types import Expr, TensorType
 from ....op.linalg.products import matmul
 from ....op.manipulate.manipulate import reshape
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import Visibility, changed_vars
+from ..analysis.use_def import Definitions
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 
@@ -37,14 +37,14 @@ class _Flat:
 @function_pass()
 def keep_unit_axes(fn: Function) -> Function:
     """Keep axes of size one through products and elementwise operators, so that no reshape separates what can be fused."""
-    changed, visible = changed_vars(fn), Visibility(fn)
+    known = Definitions(fn)
     flat: dict[Var, _Flat] = {}
     wanted: set[Var] = set()
     for _, binding in each_binding(fn):
         value = binding.value
-        if type(value) is not Call or not isinstance(binding, VarBinding) or binding.var in changed:
+        if type(value) is not Call or not isinstance(binding, VarBinding) or binding.var in known.changed:
             continue
-        found = _flat_of(value, flat, changed)
+        found = _flat_of(value, flat, known.changed)
         if found is not None:
             flat[binding.var] = found
         elif _back(value, flat):
@@ -58,11 +58,11 @@ def keep_unit_axes(fn: Function) -> Function:
         if var not in wanted or type(value) is not Call or type(value.op) is not Op:
             return value
         if row_of(value).view:
-            if visible.allows(value.args[0], var):
+            if known.usable(value.args[0], var):
                 whole[var] = value.args[0]
             return value
         parts = [a for a in value.args if a in flat]
-        if not all([a in whole and visible.home[a] is visible.home[var] for a in parts]):
+        if not all([a in whole and known.home[a] is known.home[var] for a in parts]):
             return value
         args = [whole.get(a, a) for a in value.args]  # type: ignore[call-overload]
         made = rewriter.emit(make_call(value.op, args, value.attrs, value.ty_args, value.span))

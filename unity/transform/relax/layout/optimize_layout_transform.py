@@ -24,9 +24,9 @@ from ....op.common.type_rules import attr
 from ....op.manipulate.layout import layout_transform
 from ....support.errors import TypeRuleError
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import changed_vars, returned_vars
-from ..analysis.use_def import Source, rewrite_with_sources
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..analysis.mutable_vars import returned_vars
+from ..analysis.use_def import Definitions
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 
 def _map_of(call: Call) -> IndexMap | None:
@@ -61,11 +61,8 @@ def _pads(mapping: IndexMap, shape: Sequence[Expr]) -> bool:
     return not _same(mapping.padded_shape(shape), shape)
 
 
-def _pair(call: Call, source: Source) -> tuple[Expr, IndexMap, IndexMap, Sequence[Expr]] | None:
+def _pair(inner: Call, call: Call) -> tuple[Expr, IndexMap, IndexMap, Sequence[Expr]] | None:
     """(x, first map, second map, shape of x) of two layouts that follow each other."""
-    inner = source(call.args[0])
-    if inner is None or inner.op_name != R.layout_transform.name:
-        return None
     first, second, shape = _map_of(inner), _map_of(call), dims(inner.args[0].ty)
     return None if first is None or second is None or shape is None else (inner.args[0], first, second, shape)
 
@@ -80,14 +77,16 @@ def _takes_padding_off(call: Call, shape: Sequence[Expr]) -> bool:
 @function_pass()
 def optimize_layout_transform(fn: Function) -> Function:
     """Join consecutive layout transformations, and remove those that cancel."""
-    kept = changed_vars(fn) | returned_vars(fn)
+    known = Definitions(fn)
+    kept = known.changed | returned_vars(fn)
 
-    def change(call: Call, source: Source, rewriter: GraphRewriter) -> Any:
-        name = call.op_name
-        outer = source(call.args[0]) if name == R.strided_slice.name else call
-        if outer is None or outer.op_name != R.layout_transform.name:
-            return None
-        found = _pair(outer, source)
+    def change(call: Call, rewriter: GraphRewriter) -> Any:
+        def source(value: Expr) -> Call | None:
+            return known.source(value, rewriter.var, R.layout_transform.name)
+
+        outer = source(call.args[0]) if call.op_name == R.strided_slice.name else call
+        inner = source(outer.args[0]) if outer is not None else None
+        found = _pair(inner, outer) if inner is not None and outer is not None else None
         if found is None:
             return None
         x, first, second, shape = found
@@ -104,4 +103,4 @@ def optimize_layout_transform(fn: Function) -> Function:
             return None
         return made if _same(dims(made.ty), dims(call.ty)) else None
 
-    return rewrite_with_sources(fn, lambda value: value.op_name == R.layout_transform.name, change)
+    return rewrite_calls(fn, change, R.layout_transform.name, R.strided_slice.name)

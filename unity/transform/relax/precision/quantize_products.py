@@ -35,7 +35,7 @@ from ....op.elementwise.binary import add, multiply
 from ....op.elementwise.unary import clip, round_
 from ....op.manipulate.create import astype
 from ....support.errors import PassError
-from ..analysis.mutable_vars import Visibility
+from ..analysis.use_def import Definitions
 from ..normalize.convert_to_dataflow import to_non_dataflow
 from ..rewriting.graph_rewriter import GraphRewriter
 from .integer_sums import Site, along_columns, number, site_of, summed
@@ -146,5 +146,5 @@ def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float] | None
     fn = mod.functions.get(MAIN)
     if type(fn) is not Function or not wanted:
         return mod
-    home = Visibility(fn).home
+    home = Definitions(fn).home
     return mod.with_functions({MAIN: GraphRewriter(rule).function(fn)})

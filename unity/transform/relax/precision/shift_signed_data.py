@@ -19,7 +19,7 @@ from ....op.elementwise.binary import bitwise_xor
 from ....op.manipulate.create import astype
 from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import Sources
+from ..analysis.use_def import Definitions
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 from .integer_sums import FEATURES, Site, dtype_of_tensor, number, site_of, summed
 
@@ -51,7 +51,7 @@ def shift_signed_data(fn: Function) -> Function:
     intrinsics = machine_in_use().intrinsics if sites else ()
     if UNSIGNED not in intrinsics or SIGNED in intrinsics:
         return fn
-    source = Sources(fn)
+    source = Definitions(fn)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         site = _signed(value)

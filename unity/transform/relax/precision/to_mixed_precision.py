@@ -30,7 +30,7 @@ from ....op.common.table import constant
 from ....op.manipulate.create import astype
 from ....support.errors import PassError
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import Visibility, changed_vars
+from ..analysis.use_def import Definitions
 from ..params.bind_params import with_head
 from ..rewriting.graph_rewriter import GraphRewriter
 
@@ -51,8 +51,7 @@ class _Narrowing:
         self.dtype = dtype
         self.wide = wide_results
         self.keep = frozenset(keep)
-        self.visible = Visibility(fn)
-        self.fixed = changed_vars(fn)
+        self.definitions = Definitions(fn)
         self.narrow: dict[Var, tuple[Any, Expr]] = {}
         """The 16-bit form of a variable, and the block in which it may be used (None: anywhere the variable may)."""
         self.constants: dict[int, tuple[Constant, Constant]] = {}
@@ -80,7 +79,7 @@ class _Narrowing:
         return None
 
     def _here(self, rewriter: GraphRewriter) -> Any:
-        return self.visible.home.get(rewriter.var) if rewriter.var is not None else None
+        return self.definitions.home.get(rewriter.var) if rewriter.var is not None else None
 
     def to_narrow(self, value: Expr, rewriter: GraphRewriter, force: bool) -> Expr | None:
         """An operand in 16 bits: itself where it is not a float32 tensor, None where it would have to be converted first."""
@@ -103,7 +102,7 @@ class _Narrowing:
     def layer(self, call: Call, operand: int, rewriter: GraphRewriter) -> Expr:
         """A recurrent layer with its weight in 16 bits."""
         weight = call.args[operand]
-        if weight in self.fixed or not all([_is_wide(v) for v in call.args]):
+        if weight in self.definitions.changed or not all([_is_wide(v) for v in call.args]):
             return call
         narrow = self.to_narrow(weight, rewriter, True)
         assert narrow is not None
@@ -127,7 +126,7 @@ class _Narrowing:
             v for a in call.args for v in (a.fields if type(a) is Tuple else (a,)) if isinstance(v.ty, TensorType)
         ]
         plain = [v for v in operands if type(v) is not Constant]
-        if any([v in self.fixed for v in operands]) or not all([_is_wide(v) for v in operands]):
+        if any([v in self.definitions.changed for v in operands]) or not all([_is_wide(v) for v in operands]):
             return call
         if not force and (not plain or any([self.known(v, rewriter) is None for v in plain])):
             return call
