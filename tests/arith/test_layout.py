@@ -63,16 +63,14 @@ def test_division_of_a_space():
 
 
 def test_a_map_of_a_function():
-    """Its indices are named as in the function; separators stand between its results."""
+    """Its indices are named as in the function."""
     x = np.arange(24).reshape(4, 6)
     for made in (
         IndexMap.from_func(lambda i, j: [j // 2, i, j % 2]),
-        IndexMap.from_func(
-            lambda *k: (k[1] // 2, IndexMap.AXIS_SEPARATOR, k[0], k[1] % 2), ndim=2, index_dtype="int32"
-        ),
+        IndexMap.from_func(lambda *k: (k[1] // 2, k[0], k[1] % 2), ndim=2, index_dtype="int32"),
     ):
         np.testing.assert_array_equal(made.map_tensor(x), x.reshape(4, 3, 2).transpose(1, 0, 2))
-    assert [v.name for v in made.initial_indices] == ["i0", "i1"] and made.axis_separators == (1,)
+    assert [v.name for v in made.initial_indices] == ["i0", "i1"]
     assert b.is_int(IndexMap.from_func(lambda i: 3).final_indices[0], 3)
     with pytest.raises(TypeRuleError, match="how many"):
         IndexMap.from_func(lambda *k: k)

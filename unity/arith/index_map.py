@@ -6,7 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from math import lcm
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -38,16 +38,10 @@ ARITHMETIC: dict[type[Expr], Callable[..., Expr]] = {
 @guarded_class
 @node
 class IndexMap(Node):
-    """``initial_indices -> final_indices``, e.g. ``(i, j) -> (i // 4, j, i % 4)``.
-
-    ``axis_separators`` are places among the final indices that divide them into the dimensions of the memory they lie in; a
-    Python function names them by ``AXIS_SEPARATOR``.
-    """
+    """``initial_indices -> final_indices``, e.g. ``(i, j) -> (i // 4, j, i % 4)``."""
 
     initial_indices: Def[tuple[Var, ...]]
     final_indices: tuple[Expr, ...]
-    axis_separators: tuple[int, ...] = ()
-    AXIS_SEPARATOR: ClassVar[Any] = ...
 
     @staticmethod
     def from_func(
@@ -63,19 +57,15 @@ class IndexMap(Node):
         variables = [index_var(name, index_dtype) for name in names]
         made = mapping_function(*variables)
         given = list(made) if isinstance(made, (list, tuple)) else [made]
-        separators = [k for k, item in enumerate(given) if item is IndexMap.AXIS_SEPARATOR]
-        indices = [item for item in given if item is not IndexMap.AXIS_SEPARATOR]
-        finals = tuple([item if isinstance(item, Expr) else const(item, index_dtype) for item in indices])
-        return IndexMap(tuple(variables), finals, tuple([place - k for k, place in enumerate(separators)]))
+        finals = [item if isinstance(item, Expr) else const(item, index_dtype) for item in given]
+        return IndexMap(tuple(variables), tuple(finals))
 
     def with_dtype(self, dtype: str) -> IndexMap:
         """The map of indices of an integer type."""
         if all([dtype_of(e).name == dtype for e in (*self.initial_indices, *self.final_indices)]):
             return self
         own = {v: index_var(v.name, dtype) for v in self.initial_indices}
-        return IndexMap(
-            tuple(own.values()), tuple([_retyped(e, own, dtype) for e in self.final_indices]), self.axis_separators
-        )
+        return IndexMap(tuple(own.values()), tuple([_retyped(e, own, dtype) for e in self.final_indices]))
 
     def map_indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The final indices of given initial ones, simplified. Raises TypeRuleError E207 on a wrong number."""

@@ -35,8 +35,6 @@ from .tensor import (
 from .value import *  # noqa: F403
 
 indexdiv, indexmod = floordiv, floormod  # noqa: F405
-AXIS_SEPARATOR = ...
-"""The value that divides the axes of a layout among the results of an index map."""
 
 __all__ = _gathered(globals())
 __getattr__ = _absent_names(

@@ -42,7 +42,7 @@ MAPS: dict[int, list[Any]] = {
     4: [lambda n, c, y, x: (n, y, x, c), lambda n, c, y, x: (n, c // 2, y, x, c % 2)],
 }  # fmt: skip
 KINDS = ("rfactor", "rfactor", "blockize", "blockize", "blocks", "layout", "layout", "iterations", "padding", "einsum", "align",
-         "cached", "cached", "separators", "plain")  # fmt: skip
+         "cached", "cached", "plain")  # fmt: skip
 
 
 def hostile_step(sch: Schedule, rng: random.Random) -> None:
@@ -81,8 +81,6 @@ def hostile_step(sch: Schedule, rng: random.Random) -> None:
     elif kind == "cached":
         layout = rng.choice([*MAPS.get(count, []), lambda *a: a[::-1]])
         rng.choice([sch.reindex_cache_read, sch.reindex_cache_write])(block, rng.randint(0, 1), "local", layout)
-    elif kind == "separators":
-        sch.set_axis_separator(block, ("write", 0), [1])
     else:
         sch.split(loop, rng.choice([[None, 2], [8, None], [3, 4]]), preserve_unit_iters=rng.random() < 0.5)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..scalar import Add, And, BufferLoad, Max, Min, Mul, Or
+from ..scalar import Add, And, BufferLoad, Cast, Max, Min, Mul, Or
 from ..stmt import BufferStore
 from ..structural import structural_equal
 from ..types import Expr
@@ -21,6 +21,13 @@ REDUCERS = (Add, Mul, Min, Max, And, Or)
 def is_cell(expr: Expr, store: BufferStore) -> bool:
     """True for a load of the cell that a store writes."""
     return type(expr) is BufferLoad and expr.buffer is store.buffer and structural_equal(expr.indices, store.indices)
+
+
+def element_of(expr: Expr) -> BufferLoad | None:
+    """The load whose element, cast or as it is, an expression is, or None."""
+    while type(expr) is Cast:
+        expr = expr.value
+    return expr if type(expr) is BufferLoad else None
 
 
 def reduction_operand(store: BufferStore) -> Expr | None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ...ir.analysis.reductions import reduction_operand
-from ...ir.scalar import BufferLoad, Cast, Mul
+from ...ir.analysis.reductions import element_of, reduction_operand
+from ...ir.scalar import Mul
 from ...ir.stmt import Block
-from ...ir.types import Expr
 from ..default_schedule.common.choices import INTRINSIC, decisions
 from ..schedule.core.tensor_intrin import TensorIntrin
 from .pairing import Description, describe
@@ -54,14 +53,10 @@ def _read(intrin: TensorIntrin) -> Dot | None:
     term, (lane, step) = reduction_operand(found.store), [axis.var for axis in found.block.iter_vars]
     if not isinstance(term, Mul) or found.store.buffer.scope != "local" or found.store.indices != (lane,):
         return None
-    loads = {load.indices: load.buffer.dtype.name for load in (_element(term.a), _element(term.b)) if load is not None}
+    loads = {
+        load.indices: load.buffer.dtype.name for load in (element_of(term.a), element_of(term.b)) if load is not None
+    }
     if set(loads) != {(step,), (lane, step)}:
         return None
     lanes, group = found.extents
     return Dot(intrin.name, group, lanes, loads[(step,)], loads[lane, step], found.store.buffer.dtype.name)
-
-
-def _element(expr: Expr) -> BufferLoad | None:
-    while isinstance(expr, Cast):
-        expr = expr.value
-    return expr if isinstance(expr, BufferLoad) else None

@@ -61,8 +61,7 @@ KINDS = {
 
 def _kind_of(contraction: Contraction, machine: Machine) -> tuple[str, int]:
     """The kind and the group for the types of a contraction, ("", 0) where the machine has no tiles for them."""
-    types = tuple([b.dtype.name for b in (contraction.data.buffer, contraction.weights.buffer, contraction.output)])
-    kind, group = KINDS.get(types, ("", 0))  # type: ignore[arg-type]
+    kind, group = KINDS.get(contraction.types, ("", 0))
     has = f"amx_{kind}" in machine.intrinsics and decided_intrinsic(contraction.block) is None
     return (kind, group) if has else ("", 0)
 
@@ -77,15 +76,13 @@ def tile_multiple(contraction: Contraction, row: IterVar | None, machine: Machin
 def tile_block_of(contraction: Contraction, row: IterVar | None, machine: Machine) -> TileBlock | None:
     """The block for a contraction; None where the machine has no tiles for its types, or its extents do not fill them."""
     kind, group = _kind_of(contraction, machine)
-    innermost, indices = contraction.reductions[-1], contraction.data.indices
     depth, height, width = (
-        extent_of(innermost),
+        extent_of(contraction.reductions[-1]),
         extent_of(row) if row is not None else None,
         extent_of(contraction.columns),
     )
-    contiguous = bool(indices) and indices[-1] is innermost.var and not contraction.data.buffer.strides
     plain = len(contraction.weight_order) == len(contraction.weights.indices)
-    if not kind or not contiguous or not plain:
+    if not kind or not contraction.is_contiguous or not plain:
         return None
     if row is None or depth is None or height is None or width is None or depth % (SIDE * group) or height < LEAST:
         return None

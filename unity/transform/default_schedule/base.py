@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...ir.build import int_value
 from ...ir.expr import Call, Var
@@ -77,9 +76,6 @@ def mark_scheduled(fn: PrimFunc) -> PrimFunc:
     """The program marked as scheduled."""
     return fn.with_attr(SCHEDULED, True)
 
-
-if TYPE_CHECKING:
-    from ..schedule import BlockRV, Schedule
 
 PARALLEL_CELLS = 1 << 16
 """Cells from which on a copy is shared between threads."""

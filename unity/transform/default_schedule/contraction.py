@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...ir.analysis.reductions import reduction_operand
+from ...ir.analysis.reductions import element_of, reduction_operand
 from ...ir.buffer import Buffer
 from ...ir.build import int_value
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
-from ...ir.scalar import Add, BufferLoad, Cast, IterVar, Mul
+from ...ir.scalar import Add, BufferLoad, IterVar, Mul
 from ...ir.stmt import Block, BufferStore
 from ...ir.types import Expr
 from ...ir.walk import free_vars
@@ -46,6 +46,17 @@ class Contraction:
         return store.indices
 
     @property
+    def types(self) -> tuple[str, str, str]:
+        """Element types of data, weights and output."""
+        return self.data.buffer.dtype.name, self.weights.buffer.dtype.name, self.output.dtype.name
+
+    @property
+    def is_contiguous(self) -> bool:
+        """True if the innermost reduction walks along the last axis of the data, element by element."""
+        indices = self.data.indices
+        return bool(indices) and indices[-1] is self.reductions[-1].var and not self.data.buffer.strides
+
+    @property
     def weight_order(self) -> tuple[Var, ...]:
         """Iterators that select the axes of the weights, axis by axis (None stands for axes of one element)."""
         return tuple([index for index in self.weights.indices if isinstance(index, Var)])
@@ -63,7 +74,7 @@ def contraction_of(block: Block, anywhere: bool = False) -> Contraction | str:
         return "no sum into one buffer"
     if not isinstance(term, Mul):
         return "no sum of products"
-    left, right = _operand(term.a), _operand(term.b)
+    left, right = element_of(term.a), element_of(term.b)
     if left is None or right is None:
         return "no product of two elements"
     for data, weights in ((left, right), (right, left)):
@@ -71,12 +82,6 @@ def contraction_of(block: Block, anywhere: bool = False) -> Contraction | str:
         if isinstance(found, Contraction):
             return found
     return found
-
-
-def _operand(expr: Expr) -> BufferLoad | None:
-    while isinstance(expr, Cast):
-        expr = expr.value
-    return expr if type(expr) is BufferLoad else None
 
 
 def _sorted(

@@ -16,11 +16,9 @@ FAST, SLOW = 1.5, 0.4
 
 def dot_of(contraction: Contraction, machine: Machine) -> Dot | None:
     """The intrinsic for a contraction: types fit, whole groups along the innermost reduction, contiguous in the data."""
-    innermost, indices = contraction.reductions[-1], contraction.data.indices
-    depth = extent_of(innermost)
-    dot = _of_types(contraction, machine)
-    contiguous = bool(indices) and not contraction.data.buffer.strides and indices[-1] is innermost.var
-    return dot if dot is not None and contiguous and depth is not None and depth % dot.group == 0 else None
+    depth, dot = extent_of(contraction.reductions[-1]), _of_types(contraction, machine)
+    whole = dot is not None and depth is not None and depth % dot.group == 0
+    return dot if whole and contraction.is_contiguous else None
 
 
 def dot_multiple(contraction: Contraction, machine: Machine) -> tuple[int, float]:
@@ -33,10 +31,11 @@ def dot_multiple(contraction: Contraction, machine: Machine) -> tuple[int, float
 
 
 def _of_types(contraction: Contraction, machine: Machine) -> Dot | None:
-    types = tuple([b.dtype.name for b in (contraction.data.buffer, contraction.weights.buffer, contraction.output)])
     lanes, wanted = machine.lanes(contraction.output.dtype.itemsize), decided_intrinsic(contraction.block)
     found = [dot_named(name) for name in (machine.intrinsics if wanted is None else (wanted,))]
-    return next((dot for dot in found if dot is not None and dot.types == types and dot.lanes == lanes), None)
+    return next(
+        (dot for dot in found if dot is not None and dot.types == contraction.types and dot.lanes == lanes), None
+    )
 
 
 __all__ = ["dot_multiple", "dot_of"]

@@ -11,7 +11,7 @@ meanwhile.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.constant import is_int
 from ...ir.expr import IntImm
@@ -22,10 +22,9 @@ from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFETCH_PANEL
 from ..tir.loops.loop_partition import HINT
 from .base import split_and_vectorize
-from .common.choices import choose
-from .common.tile_shape import CHUNK, SHARED_TILES, chunk_of, divisors, most_rows, tile_cost, tile_shape
+from .common.choices import choose, choose_whether
+from .common.tile_shape import CHUNK, SHARED_TILES, UNKNOWN, chunk_of, divisors, most_rows, tile_cost, tile_shape
 from .contraction import Contraction, extent_of, steps_of
-from .nests.tiles import UNKNOWN
 
 UNROLLED = 16
 """Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""
@@ -93,7 +92,7 @@ def tile_nest(
     single = all([is_int(sch.get(loop).extent, 1) for loop in lines]) or is_int(sch.get(j0).extent, 1)
     rows_outside = _weights_cached(contraction, machine)
     if not single:
-        rows_outside = bool(choose(contraction.block, "rows_outside", (0, 1), rows_outside))
+        rows_outside = choose_whether(contraction.block, "rows_outside", rows_outside)
     steps = [loops[axis.var] for axis in contraction.reductions]
     unrolled: list[LoopRV] = []
     grouped: list[LoopRV] = []
@@ -119,7 +118,7 @@ def tile_nest(
         worth = (
             _is_long(contraction, vectors * lanes, machine) if few else _is_far(contraction, vectors * lanes, machine)
         )
-        if (few or worth) and choose(contraction.block, "chunks_outside", (0, 1), worth):
+        if (few or worth) and choose_whether(contraction.block, "chunks_outside", worth):
             most = TOTALS // (rows * vectors * lanes * contraction.output.dtype.itemsize)
             lines, inside = ([], lines) if few else _near_lines(sch, lines, most)
     outer += [*lines, j0] if rows_outside else [j0, *lines]
@@ -127,7 +126,7 @@ def tile_nest(
     panels, at = 0, outer[-1]
     if is_large(contraction):
         panel = _panel(contraction, vectors * lanes)
-        if at is not j0 and choose(contraction.block, "prefetch", (0, 1), panel <= FETCHED * machine.second_level):
+        if at is not j0 and choose_whether(contraction.block, "prefetch", panel <= FETCHED * machine.second_level):
             panels = outer.index(j0) + 1
         at = _parallelize(sch, outer, panels)
     sch.reverse_compute_at(after, at)
@@ -249,19 +248,12 @@ def transpose_tile(sch: Schedule, then: BlockRV, copy: BlockRV, at: LoopRV, rows
 
 def is_large(contraction: Contraction) -> bool:
     """True if there are enough multiply-adds to share between threads."""
-    return bool(
-        choose(contraction.block, "parallel", (0, 1), steps_of(contraction.block.iter_vars, UNKNOWN) >= SHARED_WORK)
-    )
-
-
-if TYPE_CHECKING:
-    from ..schedule import BlockRV, LoopRV, Schedule
+    return choose_whether(contraction.block, "parallel", steps_of(contraction.block.iter_vars, UNKNOWN) >= SHARED_WORK)
 
 
 def wants_chunks(contraction: Contraction) -> bool:
     """True if the error of the sum is visible: the operands have the precision of the floating-point sum."""
-    types = {buffer.dtype for buffer in (contraction.data.buffer, contraction.weights.buffer, contraction.output)}
-    return len(types) == 1 and contraction.output.dtype.is_float
+    return len(set(contraction.types)) == 1 and contraction.output.dtype.is_float
 
 
 def split_into_chunks(sch: Schedule, steps: list[LoopRV], most: int) -> tuple[list[LoopRV], list[LoopRV]]:

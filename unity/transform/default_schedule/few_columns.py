@@ -21,10 +21,9 @@ from ...ir.walk import collect, rewrite
 from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import stride_class
 from .base import Rule, Scheduled
-from .common.choices import choose
-from .common.tile_shape import LATENCY
+from .common.choices import choose_whether
+from .common.tile_shape import LATENCY, UNKNOWN
 from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
-from .nests.tiles import UNKNOWN
 from .packing import Packing
 from .split_reductions import schedule_split
 
@@ -43,7 +42,7 @@ def schedule_few_columns(fn: PrimFunc, constants: Collection[int], machine: Mach
     if len([load for load in collect(fn.body, BufferLoad) if load.buffer is contraction.weights.buffer]) != 1:
         return "its weights are read elsewhere too"
     gain = _gain(contraction, machine)
-    if gain is None or not choose(contraction.block, "dots", (0, 1), gain > 1.0):
+    if gain is None or not choose_whether(contraction.block, "dots", gain > 1.0):
         return "vectors along its columns take fewer steps"
     made, layout = _along_reduction(fn, contraction, place, machine)
     split = schedule_split(made, constants, machine)
@@ -55,9 +54,14 @@ def schedule_few_columns(fn: PrimFunc, constants: Collection[int], machine: Mach
 def _gain(contraction: Contraction, machine: Machine) -> float | None:
     """Cycles of vectors along columns by those of vectors along the reduction; None where only the first are possible."""
     steps, width = contraction.reductions[-1], extent_of(contraction.columns)
-    types = {load.buffer.dtype for load in (contraction.data, contraction.weights)} | {contraction.output.dtype}
     lanes, depth = machine.lanes(contraction.output.dtype.itemsize), extent_of(steps)
-    if len(types) > 1 or contraction.output.dtype.bits < 32 or width is None or not 1 < width < lanes or depth is None:
+    if (
+        len(set(contraction.types)) > 1
+        or contraction.output.dtype.bits < 32
+        or width is None
+        or not 1 < width < lanes
+        or depth is None
+    ):
         return None
     if None in [int_value(extent) for extent in contraction.weights.buffer.shape]:
         return None

@@ -21,7 +21,7 @@ from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import Expr, prim_type
 from ...ir.walk import free_vars, rewrite, substitute
 from .contraction import Contraction, extent_of, is_parameter, steps_of
-from .nest_building import iterator, nest_of, output_axes
+from .nest_building import iterator, nest_of, nest_over
 from .packing import Packing, block_name
 
 COPIED, MOVED = 12, 60
@@ -158,9 +158,7 @@ def _copy(load: BufferLoad, lines: BufferLoad, line: IterVar, fused: Sequence[It
     inside = BufferLoad(load.buffer, tuple([substitute(e, values) for e in source]), prim_type(load.buffer.dtype))
     made = [nest_of(buffer.name, axes, BufferStore(buffer, inside, tuple(cell)))]
     if steps_of(fused) < steps_of([line]):
-        whole = output_axes(buffer)
-        zeros = BufferStore(buffer, const(0, load.buffer.dtype), tuple([axis.var for axis in whole]))
-        made.insert(0, nest_of(f"{buffer.name}_zero", whole, zeros))
+        made.insert(0, nest_over(f"{buffer.name}_zero", buffer, lambda cell: const(0, load.buffer.dtype)))
     return made
 
 

@@ -19,7 +19,7 @@ from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import is_choice
 from .base import program_of, schedule_of
-from .common.choices import choose
+from .common.choices import choose_whether
 
 MASKED_BYTES, ITEM = 64, 4
 """Bytes of vectors that have masks, and of elements that borders were measured with."""
@@ -34,7 +34,7 @@ def inlined(fn: PrimFunc, machine: Machine) -> PrimFunc:
     blocks = collect(fn.body, Block)
     found = [b for b in blocks if b.iter_vars and b.init is None and type(b.body) is BufferStore]
     inner = [block for block in found if block.body.buffer not in arguments]
-    wanted = [b.name for b in inner if choose(b, "inline", (0, 1), _is_border_of_window(b, blocks, machine))]
+    wanted = [b.name for b in inner if choose_whether(b, "inline", _is_border_of_window(b, blocks, machine))]
     if not wanted:
         return fn
     sch = schedule_of(fn)

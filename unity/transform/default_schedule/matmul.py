@@ -24,12 +24,12 @@ from ..schedule import BlockRV, Schedule
 from ..tir.analysis.loop_nests import slope
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of, tile_multiple
 from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of, vectorize_copy
-from .common.choices import choose, choose_lanes
+from .common.choices import choose, choose_lanes, choose_whether
+from .common.tile_shape import UNKNOWN
 from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
 from .contraction_dots import dot_multiple, dot_of
 from .contraction_nest import is_large, tile_nest, tile_size, transpose_tile
 from .gathered import fused_reductions, gather
-from .nests.tiles import UNKNOWN
 from .packing import Packing
 from .padding import in_squares, is_turned, pad_to_tiles
 from .transposed_output import columns_last
@@ -97,7 +97,7 @@ def _schedule_contraction(
         constant = is_parameter(fn, contraction.weights.buffer) in constants
         pays = constant or dot_of(contraction, machine) is not None
         worth = decided_intrinsic(contraction.block) is not None or (pays and _worth_transposing(contraction, lanes))
-        if not choose(contraction.block, "transpose", (0, 1), worth and width % lanes == 0):
+        if not choose_whether(contraction.block, "transpose", worth and width % lanes == 0):
             reason = "tiles that are transposed would not be whole"
             return reason if worth else "vectors would not be contiguous in the output"
         fn, then = columns_last(fn, contraction, after)
@@ -175,7 +175,7 @@ def _schedule(
     near = unit is None and _is_near(contraction, machine)
     many = steps_of(contraction.rows, UNKNOWN) >= PACKED_ROWS and not near
     worth = constant or many or decided_intrinsic(contraction.block) is not None
-    packs = choose(contraction.block, "pack", (0, 1), worth)
+    packs = choose_whether(contraction.block, "pack", worth)
     layout = _layout(contraction, vectors * lanes) if packs else None
     if layout is None and decided_intrinsic(contraction.block) is not None:
         return "an operand is not packed"

@@ -5,14 +5,14 @@ Not here: any rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...ir.buffer import Buffer, Range
 from ...ir.build import const, dtype_of
 from ...ir.expr import Var
 from ...ir.scalar import IterVar
-from ...ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, statements_of
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, Stmt, statements_of
 from ...ir.types import Expr, prim_type
 from ...ir.walk import collect
 
@@ -48,6 +48,13 @@ def nest_of(
     for loop, axis in reversed(list(zip(loops, axes))):
         made = For(loop, axis.domain.min, axis.domain.extent, "serial", made)
     return made
+
+
+def nest_over(name: str, buffer: Buffer, value: Callable[[tuple[Var, ...]], Expr]) -> Stmt:
+    """A nest that stores a value in each cell of a buffer."""
+    axes = output_axes(buffer)
+    cell = tuple([axis.var for axis in axes])
+    return nest_of(name, axes, BufferStore(buffer, value(cell), cell))
 
 
 def replace_nests(

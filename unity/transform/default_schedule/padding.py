@@ -31,15 +31,15 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
-from ...ir.types import Expr, prim_type
+from ...ir.types import Expr
 from ...ir.walk import rewrite, substitute
 from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import cell_nest, slope
 from .amx_tiles import row_step
 from .base import PARALLEL_CELLS
+from .common.tile_shape import UNKNOWN
 from .contraction import Contraction, is_parameter, steps_of
-from .nest_building import iterator, nest_of, output_axes
-from .nests.tiles import UNKNOWN
+from .nest_building import iterator, nest_of, nest_over
 from .nests.transposed import transposed
 from .packing import Packing, block_name
 
@@ -69,20 +69,11 @@ def pad_to_tiles(
     Rows beyond the last repeat it; with ``whole_rows`` (rows lie along one axis of the data) they are read from a copy of the data
     with as much behind that axis, so that tiles of rows are regular in memory; so are rows that are not neighbours.
     """
-    tile_buffer = make_buffer(
-        f"{contraction.output.name}_tile",
-        contraction.output.dtype,
-        _rounded_shape(contraction, row, rows, layout),
-        "local",
-    )
-    panels = _panels(contraction, layout)
-    clamp = _clamp(contraction, row, rows, layout)
-    lines = (
-        _Lines.of(contraction, row, rows)
-        if row is not None and whole_rows and (clamp or _strided(contraction, row))
-        else None
-    )
-    nest = _nest(contraction, row, rows, layout, tile_buffer, panels, clamp, lines)
+    tiles = _Tiles(contraction, row, rows, layout)
+    tile_buffer, panels = tiles.buffer(), tiles.panels()
+    beside = row is not None and whole_rows and (tiles.clamp() or _strided(contraction, row))
+    lines = _Lines.of(contraction, row, rows) if row is not None and beside else None
+    nest = tiles.nest(tile_buffer, panels, lines)
     statements = statements_of(fn.body)
     made: list[Stmt] = []
     copy = None
@@ -103,7 +94,8 @@ def pad_to_tiles(
             made.append(lines.fill())
         made.append(nest)
         if after is None:
-            made.append(_copy_out(contraction, tile_buffer, f"{contraction.output.name}_out"))
+            out = contraction.output
+            made.append(nest_over(f"{out.name}_out", out, lambda cell: buffer_load(tile_buffer, *cell)))
     if after is not None:
         made = [
             _reading(stmt, contraction.output, tile_buffer) for stmt in made if not _allocates(stmt, contraction.output)
@@ -123,43 +115,72 @@ def _strided(contraction: Contraction, row: IterVar) -> bool:
     return found is not None and found[1] > 1
 
 
-def _extent(contraction: Contraction, axis: IterVar, row: IterVar | None, rows: int, layout: Packing | None) -> Expr:
-    extent = axis.domain.extent
-    if axis is row:
-        return _round_up(extent, rows)
-    return _round_up(extent, layout.block) if axis is contraction.columns and layout is not None else extent
+@dataclass(slots=True, frozen=True)
+class _Tiles:
+    """A contraction in tiles of ``rows`` and of the columns of a panel."""
 
+    contraction: Contraction
+    row: IterVar | None
+    rows: int
+    layout: Packing | None
 
-def _rounded_shape(contraction: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> list[Expr]:
-    axes = {axis.var: axis for axis in contraction.block.iter_vars}
-    store = contraction.block.body
-    assert type(store) is BufferStore
-    return [
-        _extent(contraction, axes[e], row, rows, layout) if isinstance(e, Var) else n
-        for e, n in zip(store.indices, contraction.output.shape)
-    ]
+    def extent(self, axis: IterVar) -> Expr:
+        """The extent of an iterator in whole tiles."""
+        extent, layout = axis.domain.extent, self.layout
+        if axis is self.row:
+            return _round_up(extent, self.rows)
+        return _round_up(extent, layout.block) if axis is self.contraction.columns and layout is not None else extent
 
+    def buffer(self) -> Buffer:
+        """The result of whole tiles."""
+        output, axes = self.contraction.output, {axis.var: axis for axis in self.contraction.block.iter_vars}
+        cells = zip(self.contraction.cell, output.shape)
+        shape = [self.extent(axes[e]) if isinstance(e, Var) else n for e, n in cells]
+        return make_buffer(f"{output.name}_tile", output.dtype, shape, "local")
 
-def _panels(contraction: Contraction, layout: Packing | None) -> Buffer | None:
-    if layout is None:
-        return None
-    shape = contraction.weights.buffer.shape
-    columns = shape[layout.columns]
-    blocks = floordiv(_round_up(columns, layout.block), const(layout.block, dtype_of(columns)))
-    inner, tail = [shape[k] for k in layout.inner], [const(layout.block, dtype_of(columns))]
-    if layout.group > 1:
-        group = const(layout.group, dtype_of(inner[-1]))
-        inner[-1] = Analyzer().simplify(floordiv(inner[-1], group))
-        tail.append(group)
-    sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *inner, *tail)
-    return make_buffer(f"{contraction.weights.buffer.name}_packed", contraction.weights.buffer.dtype, sizes, "global")
+    def panels(self) -> Buffer | None:
+        """The weights in panels."""
+        layout, weights = self.layout, self.contraction.weights.buffer
+        if layout is None:
+            return None
+        columns = weights.shape[layout.columns]
+        blocks = floordiv(_round_up(columns, layout.block), const(layout.block, dtype_of(columns)))
+        inner, tail = [weights.shape[k] for k in layout.inner], [const(layout.block, dtype_of(columns))]
+        if layout.group > 1:
+            group = const(layout.group, dtype_of(inner[-1]))
+            inner[-1] = Analyzer().simplify(floordiv(inner[-1], group))
+            tail.append(group)
+        sizes = (*[weights.shape[k] for k in layout.outer], Analyzer().simplify(blocks), *inner, *tail)
+        return make_buffer(f"{weights.name}_packed", weights.dtype, sizes, "global")
 
+    def clamp(self) -> dict[Var, Expr]:
+        """The expression for the row variable where tiles reach beyond the last row; empty where none does."""
+        row = self.row
+        if row is None or Analyzer().can_prove_equal(self.extent(row), row.domain.extent):
+            return {}
+        return {row.var: minimum(row.var, sub(row.domain.extent, const(1, dtype_of(row.var))))}
 
-def _clamp(contraction: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
-    """The expression for the row variable where tiles reach beyond the last row; empty where none does."""
-    if row is None or Analyzer().can_prove_equal(_extent(contraction, row, row, rows, layout), row.domain.extent):
-        return {}
-    return {row.var: minimum(row.var, sub(row.domain.extent, const(1, dtype_of(row.var))))}
+    def nest(self, tile: Buffer, panels: Buffer | None, lines: _Lines | None) -> Stmt:
+        """The contraction over whole tiles."""
+        contraction, layout, clamp = self.contraction, self.layout, self.clamp()
+        axes = [
+            IterVar(axis.var, Range(const(0, dtype_of(axis.var)), self.extent(axis)), axis.kind)
+            for axis in contraction.block.iter_vars
+        ]
+
+        def load(node: BufferLoad) -> BufferLoad:
+            if node.buffer is contraction.weights.buffer and panels is not None and layout is not None:
+                return BufferLoad(panels, layout.indices(node.indices), node.ty)
+            if node.buffer is contraction.data.buffer and lines is not None:
+                return lines.load(node)
+            if node.buffer is contraction.data.buffer and clamp:
+                return BufferLoad(node.buffer, tuple([substitute(e, clamp) for e in node.indices]), node.ty)
+            return node
+
+        moved = {contraction.output: tile, contraction.output.data: tile.data}
+        body = substitute(rewrite(contraction.block.body, {BufferLoad: load}), moved)
+        assert contraction.block.init is not None
+        return nest_of(contraction.block.name, axes, body, substitute(contraction.block.init, moved))
 
 
 @dataclass(slots=True, frozen=True)
@@ -198,44 +219,15 @@ class _Lines:
 
     def fill(self) -> Stmt:
         """The nest that makes the copy: what lies beyond the data is the last of the axis."""
-        axes = output_axes(self.copy)
-        cell: tuple[Expr, ...] = tuple([axis.var for axis in axes])
-        place, count = cell[self.axis], 1
-        if self.step > 1:
-            place, count = add(mul(cell[self.axis + 1], const(self.step, dtype_of(place))), place), 2
-        last = sub(self.data.shape[self.axis], const(1, dtype_of(self.data.shape[self.axis])))
-        source = (*cell[: self.axis], minimum(place, last), *cell[self.axis + count :])
-        return nest_of(
-            self.copy.name,
-            axes,
-            BufferStore(self.copy, BufferLoad(self.data, source, prim_type(self.copy.dtype)), cell),
-        )
 
+        def element(cell: tuple[Expr, ...]) -> Expr:
+            place, count = cell[self.axis], 1
+            if self.step > 1:
+                place, count = add(mul(cell[self.axis + 1], const(self.step, dtype_of(place))), place), 2
+            last = sub(self.data.shape[self.axis], const(1, dtype_of(self.data.shape[self.axis])))
+            return buffer_load(self.data, *cell[: self.axis], minimum(place, last), *cell[self.axis + count :])
 
-def _nest(
-    contraction: Contraction, row: IterVar | None, rows: int, layout: Packing | None, tile: Buffer, panels: Buffer | None,
-    clamp: dict[Var, Expr], lines: _Lines | None,
-) -> Stmt:  # fmt: skip
-    """The contraction over whole tiles."""
-    axes = []
-    for axis in contraction.block.iter_vars:
-        extent = _extent(contraction, axis, row, rows, layout)
-        axes.append(IterVar(axis.var, Range(const(0, dtype_of(axis.var)), extent), axis.kind))
-
-    def load(node: BufferLoad) -> BufferLoad:
-        if node.buffer is contraction.weights.buffer and panels is not None and layout is not None:
-            return BufferLoad(panels, layout.indices(node.indices), node.ty)
-        if node.buffer is contraction.data.buffer and lines is not None:
-            return lines.load(node)
-        if node.buffer is contraction.data.buffer and clamp:
-            return BufferLoad(node.buffer, tuple([substitute(e, clamp) for e in node.indices]), node.ty)
-        return node
-
-    moved = {contraction.output: tile, contraction.output.data: tile.data}
-    body = substitute(rewrite(contraction.block.body, {BufferLoad: load}), moved)
-    assert contraction.block.init is not None
-    init = substitute(contraction.block.init, moved)
-    return nest_of(contraction.block.name, axes, body, init)
+        return nest_over(self.copy.name, self.copy, element)
 
 
 def _copy(contraction: Contraction, layout: Packing, panels: Buffer) -> Stmt:
@@ -282,13 +274,6 @@ def in_squares(fn: PrimFunc, copy: str, machine: Machine) -> PrimFunc | None:
 def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], IterVar, list[IterVar], IterVar]:
     count, last = len(layout.outer), -1 if layout.group == 1 else -2
     return list(axes[:count]), axes[count], list(axes[count + 1 : last]), axes[last]
-
-
-def _copy_out(contraction: Contraction, tile: Buffer, name: str) -> Stmt:
-    """The result out of the tile buffer."""
-    axes = output_axes(contraction.output)
-    cell = tuple([axis.var for axis in axes])
-    return nest_of(name, axes, BufferStore(contraction.output, buffer_load(tile, *cell), cell))
 
 
 def _allocates(stmt: Stmt, buffer: Buffer) -> bool:

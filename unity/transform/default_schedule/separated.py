@@ -22,7 +22,7 @@ from ...ir.walk import collect, free_vars, fresh_copy, rewrite, substitute
 from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import JOINS, Nest, cell_nest, neutral_value, reduced_value
 from .base import Rule, Scheduled
-from .common.choices import choose, part_of
+from .common.choices import choose_whether, part_of
 from .nest_building import nest_of, output_axes
 
 GAIN = 1.5
@@ -83,7 +83,7 @@ def _is_worth(block: Block, load: BufferLoad, place: int, row: IterVar, step: It
     steps, shape = extents[step] or 1, [int_value(extent, 1) for extent in load.buffer.shape]
     whole, rows = math.prod(known), math.prod(shape) // shape[place] * (extents[row] or 1)
     left = rows * steps + whole // steps
-    return left < whole and bool(choose(block, "separate", (0, 1), whole >= GAIN * left))
+    return left < whole and choose_whether(block, "separate", whole >= GAIN * left)
 
 
 def _split_nest(nest: Nest, load: BufferLoad, place: int, row: IterVar, step: IterVar) -> list[Stmt]:

@@ -23,7 +23,6 @@ from ..tir.analysis.loop_nests import cell_nest, reduced_value
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK, store_work
 from .base import Rule, Scheduled, program_of, schedule_of
 from .common.choices import choose, part_of
-from .nests.tiles import extent_of
 
 MOST_PIECES = 64
 """Pieces of a long reduction."""
@@ -58,21 +57,22 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
     dtype = nest.store.buffer.dtype
     if reduced_value(nest.store) is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
         return "its steps may not be joined in another order"
-    if not all([type(loop.extent) is IntImm for loop in nest.loops]):
+    extents = {loop: loop.extent.value for loop in nest.loops if type(loop.extent) is IntImm}
+    if len(extents) < len(nest.loops):
         return "an extent is a symbol"
     cells = nest.of_kind("S")
     tiles = 1
     for loop in cells:
         along = any([nest.stride(load, loop) == 1 for load in nest.operands])
-        tiles *= -(-extent_of(loop) // TILE) if along else extent_of(loop)
-    steps = math.prod([extent_of(loop) for loop in nest.loops])
+        tiles *= -(-extents[loop] // TILE) if along else extents[loop]
+    steps = math.prod(extents.values())
     work = steps * store_work(nest.store)
     if tiles >= FEW or work < SHARED_WORK:
         return "cells enough for the threads, or little work"
     most = min(MOST_PIECES, work // PIECE_WORK)
     found = []
     for index, loop in enumerate(nest.loops):
-        extent, line = extent_of(loop), 1
+        extent, line = extents[loop], 1
         if any([nest.stride(load, loop) == 1 for load in nest.operands]):
             line = LINE
         for count in range(max(FEW, most // 2), most + 1) if loop not in cells else ():
@@ -87,7 +87,7 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
     if taken == options:
         return "it was decided that it stays whole"
     _, count, index, size = found[taken]
-    rest = extent_of(nest.loops[index]) + count * size
+    rest = extents[nest.loops[index]] + count * size
     is_float_sum = type(nest.store.value) is Add and dtype.is_float and dtype.bits == 32
     return Pieces(nest.block.name, index, -count, size, rest, is_float_sum)
 

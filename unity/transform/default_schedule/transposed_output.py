@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.buffer import make_buffer
-from ...ir.expr import Var
+from ...ir.build import buffer_load
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
-from ...ir.types import prim_type
 from ...ir.walk import rewrite
 from .contraction import Contraction, is_parameter
-from .nest_building import nest_of, output_axes
+from .nest_building import nest_over
 from .packing import block_name
 
 
@@ -45,9 +44,6 @@ def columns_last(fn: PrimFunc, contraction: Contraction, after: str | None) -> t
         mine = block_name(stmt) in (contraction.block.name, after)
         made.append(rewrite(stmt, {BufferLoad: moved, BufferStore: moved}) if mine else stmt)
         if block_name(stmt) == contraction.block.name and after is None:
-            axes = output_axes(output)
-            cell: tuple[Var, ...] = tuple([axis.var for axis in axes])
-            value = BufferLoad(last, tuple([cell[k] for k in order]), prim_type(output.dtype))
-            made.append(nest_of(name, axes, BufferStore(output, value, cell)))
+            made.append(nest_over(name, output, lambda cell: buffer_load(last, *[cell[k] for k in order])))
     assert after is None or is_parameter(fn, output) is None
     return replace(fn, body=seq(*made)), name

@@ -21,7 +21,7 @@ from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
 from ..tir.analysis.parallel_cost import SHARED_WORK
 from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of, split_and_vectorize
-from .common.choices import choose
+from .common.choices import choose, choose_whether
 from .common.tile_shape import divisors
 from .contraction import extent_of, is_parameter, steps_of
 
@@ -201,7 +201,7 @@ def _schedule(
         sch.compute_at(before[0], c0)
         *_, last = sch.get_loops(before[0])
         split_and_vectorize(sch, last, sizes.vector)
-    if choose(window.block, "parallel", (0, 1), steps_of(window.block.iter_vars) >= PARALLEL_WORK):
+    if choose_whether(window.block, "parallel", steps_of(window.block.iter_vars) >= PARALLEL_WORK):
         sch.parallel(sch.fuse(*outer, c0))
     sch.unroll(w1)
     sch.vectorize(c2)

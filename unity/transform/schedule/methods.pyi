@@ -145,23 +145,14 @@ class Primitives:
     ) -> None:
         """Change the layout of a buffer that a block reads or writes; every access in the function follows.
 
-        ``buffer``: ``("read", 0)``, ``("write", 0)``, a name, or the buffer. ``index_map``: a function of the buffer's indices; ``...``
-        (``IndexMap.AXIS_SEPARATOR``) among its results divides the new axes. A parameter changes its shape in the signature, and no
-        function of the module may call the program.
+        ``buffer``: ``("read", 0)``, ``("write", 0)``, a name, or the buffer. ``index_map``: a function of the buffer's indices. A
+        parameter changes its shape in the signature, and no function of the module may call the program.
 
         ``pad_value``: value of the cells that the map leaves over, a number or a function of the new indices; None leaves them
         undefined, which a parameter that is written allows only with ``assume_injective_transform``. A parameter that is only read must
         hold the pad value there: ``T.assume`` states it in the program, and the interpreter checks it. ``assume_injective_transform``:
         test a map that cannot be proved to keep cells apart. Raises ScheduleError E444.
         """
-
-    def set_axis_separator(
-        self,
-        block: BlockRef,
-        buffer: Buffer | Sequence[str | int] | int,
-        axis_separators: Sequence[Int],
-    ) -> None:
-        """Divide the axes of a buffer into groups, each a dimension of the physical memory. Raises ScheduleError E444."""
 
     def sample_compute_location(self, block: BlockRef, decision: Int | None = None) -> LoopRV:
         """Choose where ``compute_at`` may put a block: a loop around its consumers, the root (where it stands), or inline. Returns a
@@ -353,20 +344,6 @@ class Primitives:
         """Choose ``n`` factors whose product is the extent of a loop, each factorisation equally likely. Returns ExprRVs for ``split``.
 
         ``max_innermost_factor``: limit of the last factor; -1: none. ``decision``: the factors to take. Raises ScheduleError E428.
-        """
-
-    def sample_partitioned_tile(
-        self,
-        loop: LoopRV,
-        n: Int,
-        partition_pos: Int = 0,
-        innerpart_factor: Int = 1,
-        decision: Sequence[Int] | None = None,
-    ) -> list[ExprRV]:
-        """Choose ``n`` factors of a loop's extent such that the product of those from ``partition_pos`` on is a multiple of
-        ``innerpart_factor``. Returns ExprRVs for ``split``.
-
-        If the extent allows none, all factors but the first are 1. Raises ScheduleError E428.
         """
 
     def tensorize(self, block_or_loop: ItemRef, tensor_intrin: str, preserve_unit_iters: bool = True) -> None:

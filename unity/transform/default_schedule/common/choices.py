@@ -85,6 +85,11 @@ def choose(block: Block, name: str, candidates: Iterable[int], own: int, most: i
     return choice.taken
 
 
+def choose_whether(block: Block, name: str, own: bool) -> bool:
+    """The decision of a block between no and yes."""
+    return bool(choose(block, name, (0, 1), own))
+
+
 def choose_lanes(block: Block, full: int, own: int | None = None) -> int:
     """Elements of a vector: those of a register, or of a part of one, which lines that are hardly longer fill better."""
     parts = [full // part for part in (1, 2, 4) if full >= LEAST_LANES * part]

@@ -19,6 +19,8 @@ LATENCY = 4.0
 """Cycles until a multiply-add can be followed by the next into the same register."""
 
 
+UNKNOWN = 64
+"""The number that a symbolic extent is taken for where sizes are weighed."""
 SHARED_TILES = 16
 """Tiles of a single row that threads can share evenly."""
 
@@ -62,14 +64,20 @@ def most_rows(vectors: int, registers: int) -> int:
     return max(1, (registers - 1 - vectors) // vectors)
 
 
+def _cycles(rows: int, vectors: int, height: int, width: int) -> float:
+    """Cycles of a step of ``rows`` x ``vectors`` in tiles of ``height`` x ``width``."""
+    tiles = [(count * times, j, v) for count, j in pieces(rows, height) for times, v in pieces(vectors, width)]
+    return sum([count * step_cycles(j, v) for count, j, v in tiles]) * (1 + VARIANT * (len(tiles) - 1))
+
+
+def _heights(rows: int, width: int, registers: int) -> range:
+    """Rows of tiles of so many vectors that leave registers to the operands of a step."""
+    return range(1, min((registers - RESERVED) // width, rows, 16) + 1)
+
+
 def tile_rows(rows: int, vectors: int, registers: int) -> tuple[float, int]:
     """The cycles of a step of ``rows`` rows of ``vectors`` vectors, in tiles of as many rows as take the fewest, and these rows."""
-
-    def cost(height: int) -> float:
-        parts = pieces(rows, height)
-        return sum([count * step_cycles(j, vectors) for count, j in parts]) * (1 + VARIANT * (len(parts) - 1))
-
-    return min([(cost(n), n) for n in range(1, max(1, min((registers - RESERVED) // vectors, rows, 16)) + 1)])
+    return min([(_cycles(rows, vectors, n, vectors), n) for n in _heights(rows, vectors, registers) or (1,)])
 
 
 def tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
@@ -81,23 +89,14 @@ def tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[int
 def tile_cost(rows: int, columns: int, lanes: int, registers: int) -> tuple[float, int, int]:
     """The cycles of a step of ``rows`` x ``columns`` outputs in the best tiles, and their rows and vectors."""
     vectors = -(-columns // lanes)
-    best = float("inf"), 1, 1
     # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads, and
     # never fewer vectors than multiply-adds are under way
     widest = WIDEST_ALONE if vectors <= WIDEST_ALONE else WIDEST
     if rows == 1:
         widest = max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
-    for width in range(1, min(widest, vectors) + 1):
-        for height in range(1, min((registers - RESERVED) // width, rows, 16) + 1):
-            cost = 0.0
-            variants = len(pieces(rows, height)) * len(pieces(vectors, width))
-            for count, j in pieces(rows, height):
-                for times, v in pieces(vectors, width):
-                    cost += count * times * step_cycles(j, v)
-            cost *= 1 + VARIANT * (variants - 1)
-            if cost < best[0]:
-                best = cost, height, width
-    return best
+    sizes = [(n, width) for width in range(1, min(widest, vectors) + 1) for n in _heights(rows, width, registers)]
+    found = [(_cycles(rows, vectors, height, width), height, width) for height, width in sizes]
+    return min(found, key=lambda tile: tile[0], default=(math.inf, 1, 1))
 
 
 CHUNK = 192

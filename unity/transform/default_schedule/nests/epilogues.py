@@ -5,7 +5,7 @@ Shared by the passes that tile reductions, as is the walk over the nests that th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....ir.build import add, is_int, mul
@@ -13,15 +13,15 @@ from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc, is_scheduled, may_alias
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
-from ....ir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.stmt import Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal
-from ....ir.types import Expr
+from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, collect, rewrite, substitute
 from ...tir.analysis.loop_nests import Nest, cell_nest, small_stride, stride_class
-from ..common.choices import choose
+from ..common.choices import choose_whether
 
 
-def follow(epilogue: Nest, store: BufferStore, result: Var, coordinates: dict[Var, Expr]) -> Stmt:
+def _follow(epilogue: Nest, store: BufferStore, result: Var, coordinates: dict[Var, Expr]) -> Stmt:
     """The consumer's store for the cell that ``store`` would have written."""
     read = next(load for load in epilogue.loads if load.buffer is store.buffer)
     where: dict[Var, Expr] = {}
@@ -111,6 +111,25 @@ class Plan:
         """The loops over tiles."""
         raise NotImplementedError
 
+    @property
+    def initial(self) -> Expr:
+        """The value that a cell begins with."""
+        init = self.nest.block.init
+        assert type(init) is BufferStore
+        return init.value
+
+    def iterators(self, values: Mapping[Var, Expr]) -> dict[Var, Expr]:
+        """Values of the iterators where loop variables have these."""
+        return {iterator: values.get(loop, loop) for iterator, loop in self.nest.axis.items()}
+
+    def finish(self, total: Expr, places: dict[Var, Expr], inside: Expr | None = None) -> Stmt:
+        """The store of a cell, or the consumer's in its place. The total is read outside the condition."""
+        store = self.nest.store
+        result = Var("result", prim_type(store.buffer.dtype))
+        alone = substitute(replace(store, value=result), places)
+        made = alone if self.epilogue is None else _follow(self.epilogue, store, result, places)
+        return seq(Bind(result, total), made if inside is None else IfThenElse(inside, made))
+
 
 class _Outermost(StatementRewriter):
     """Nests that have a plan become what it writes, from the outside in, each with the consumer behind it where that can follow."""
@@ -135,7 +154,7 @@ class _Outermost(StatementRewriter):
             if plan is not None and position + 1 < len(stmt.stmts):
                 behind = stmt.stmts[position + 1]
                 epilogue = epilogue_of(plan.nest, plan.column, behind, self.func)
-                follows = epilogue is not None and choose(plan.nest.block, "follow", (0, 1), 1)
+                follows = epilogue is not None and choose_whether(plan.nest.block, "follow", True)
                 plan.epilogue = epilogue if follows else None
             parts.append(self.visit(part) if plan is None else plan.write())
             position += 2 if plan is not None and plan.epilogue is not None else 1

@@ -32,7 +32,7 @@ from ...infra.passes import prim_func_pass
 from ...tir.analysis.loop_nests import Nest, cell_nest, is_choice, linear_step
 from ...tir.analysis.parallel_cost import MATH_WORK, SHARED_WORK, is_few, store_work
 from ...tir.loops.loop_partition import HINT
-from ..common.choices import choose
+from ..common.choices import choose, choose_whether
 from .tiles import split_loop
 from .transposed import transposed
 
@@ -214,7 +214,7 @@ def _order(stmt: For, noalias: bool) -> Stmt | None:
                 return blocked
         if cells and vectorize:
             order, realize, vectorize = _in_vectors(order, nest)
-        if cells and choose(block, "parallel", (0, 1), _large(order, nest)):
+        if cells and choose_whether(block, "parallel", _large(order, nest)):
             return _shared(order, realize, vectorize)
         if order == nest.loops and not vectorize:
             return None

@@ -28,7 +28,7 @@ from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad
-from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
+from ....ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
@@ -36,7 +36,7 @@ from ...infra.passes import prim_func_pass
 from ...tir.analysis.loop_nests import Nest, cell_nest, is_choice, slope, small_stride, stride_class
 from ..common.choices import LEAST_LANES, choose, choose_lanes
 from ..common.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
-from .epilogues import Plan, follow, tile_outermost
+from .epilogues import Plan, tile_outermost
 from .tile_walk import Walk, find_walk, meets_condition, runs_on, step_of
 from .tiles import Corner, Piece, extent_of, loop_order, may_fail, nested, over_tiles, shared_loops, split_loop
 
@@ -223,9 +223,6 @@ class _Tile:
         self.width = size if plan.walk is None else plan.walk.width(size)
         self.height = pieces[plan.rows].size if plan.rows is not None else 1
         self.store = plan.nest.store
-        init = plan.nest.block.init
-        assert type(init) is BufferStore
-        self.initial = init.value
         self.buffer = self.total = self.tile("tile", self.store.buffer.dtype)
 
     def tile(self, name: str, dtype: DataType) -> Buffer:
@@ -326,23 +323,19 @@ class _Tile:
             running = None
             if plan.walk is not None:
                 if lines is not None:
-                    running = self.iterators({**values, plan.walk.across.loop_var: lines}), inside
+                    running = plan.iterators({**values, plan.walk.across.loop_var: lines}), inside
                 values.update(plan.walk.places(at, lines))
                 inside = plan.walk.inside(at, inside)
-            cells = _Cells(self.iterators(values), (row, column), inside, running)
+            cells = _Cells(plan.iterators(values), (row, column), inside, running)
             body: Stmt = For(lane, zero, count, "vectorized", make(cells))
             if many:
                 body = For(vector, zero, int_imm(whole, column_type), "unrolled", body)
             parts.append(fresh_copy(body))
         return For(row, int_imm(0, row_type), int_imm(self.height, row_type), "unrolled", seq(*parts))
 
-    def iterators(self, values: Corner) -> Corner:
-        """Values of the iterators where loop variables have these."""
-        return {iterator: values.get(loop, loop) for iterator, loop in self.plan.nest.axis.items()}
-
     def start(self, cells: _Cells) -> Stmt:
         """The initial value of a cell."""
-        return BufferStore(self.total, cast(substitute(self.initial, cells.places), self.total.dtype), cells.cell)
+        return BufferStore(self.total, cast(substitute(self.plan.initial, cells.places), self.total.dtype), cells.cell)
 
     def accumulate(self, cells: _Cells) -> Stmt:
         """One step of the reduction for a cell; reads along the vectors happen in lanes that count."""
@@ -373,15 +366,9 @@ class _Tile:
         return AttrStmt(const(0, "int32"), REDUCTION, may, BufferStore(self.buffer, value, cells.cell))
 
     def finish(self, cells: _Cells) -> Stmt:
-        """The store of a cell, or what follows in its place. The tile is read in all lanes, outside the condition."""
-        places, cell, inside = cells.places, cells.cell, cells.inside
-        dtype = self.store.buffer.dtype
-        result = Var("result", prim_type(dtype))
-        made: Stmt = substitute(replace(self.store, value=result), places)
-        if self.plan.epilogue is not None:
-            made = follow(self.plan.epilogue, self.store, result, places)
-        total = cast(buffer_load(self.total, *cell), dtype)
-        return seq(Bind(result, total), made if inside is None else IfThenElse(inside, made))
+        """The store of a cell, or what follows in its place."""
+        total = cast(buffer_load(self.total, *cells.cell), self.store.buffer.dtype)
+        return self.plan.finish(total, cells.places, cells.inside)
 
 
 @prim_func_pass()

@@ -21,11 +21,10 @@ from ....ir.walk import collect, fresh_copy
 from ...tir.analysis.loop_nests import Nest
 from ...tir.analysis.parallel_cost import SHARED_WORK, is_few, store_work
 from ..common.choices import choose
+from ..common.tile_shape import UNKNOWN
 
 MOST_SHARED = 3
 """Loops that threads share together, at most."""
-UNKNOWN = 64
-"""The number that a symbolic extent is taken for where sizes are weighed."""
 
 Corner = dict[Var, Expr]
 """Value of each loop variable at the first cell of a tile."""

@@ -33,7 +33,7 @@ from ....ir.expr import FloatImm, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad, Mul
-from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, Stmt, seq
+from ....ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import fresh_copy, substitute
 from ...infra.backend import machine_in_use
@@ -47,7 +47,7 @@ from ...tir.analysis.loop_nests import (
 )
 from ..common.choices import choose, choose_lanes
 from ..common.tile_shape import LATENCY, chunk_of, pieces
-from .epilogues import Plan, follow, tile_outermost
+from .epilogues import Plan, tile_outermost
 from .tiles import Corner, Piece, extent_of, loop_order, may_fail, nested, over_tiles, shared_loops, split_loop
 
 MOST_OUTPUTS = 8
@@ -135,9 +135,6 @@ class _Tile:
     def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, Piece]) -> None:
         self.plan, self.corner = plan, corner
         self.pieces = {loop: piece.size for loop, piece in pieces.items()}
-        init = plan.nest.block.init
-        assert type(init) is BufferStore
-        self.initial = init.value
         self.operation = type(plan.nest.store.value)
         self.may = plan.nest.block.annotations.get(REDUCTION, 1)
         self.width = plan.side_by_side * plan.lanes
@@ -156,7 +153,7 @@ class _Tile:
 
     def neutral(self) -> Expr:
         """The value that joining does not notice: for Min and Max the initial value itself."""
-        return neutral_value(self.operation, self.buffer.dtype, self.initial)
+        return neutral_value(self.operation, self.buffer.dtype, self.plan.initial)
 
     def outputs(self, make: _Make, *, lanes: int = 0) -> Stmt:
         """Loops over the outputs of the tile, and over ``lanes`` inside."""
@@ -173,16 +170,11 @@ class _Tile:
             body = For(row, int_imm(0, ty), int_imm(self.pieces[loop], ty), "unrolled", body)
         return body
 
-    def coordinates(self, values: Corner, at: Expr | None = None) -> Corner:
-        """Value of each block iterator; ``at`` is that of the reduction loop with lanes."""
-        values = values if at is None else {**values, self.plan.along.loop_var: at}
-        return {iterator: values.get(loop, loop) for iterator, loop in self.plan.nest.axis.items()}
-
     def start(self) -> Stmt:
         """All lanes neutral."""
         return self.sides(lambda first: self.outputs(
             lambda values, cell, lane: BufferStore(
-                self.buffer, substitute(self.neutral(), self.coordinates(values)), (*cell, add(lane, first))
+                self.buffer, substitute(self.neutral(), self.plan.iterators(values)), (*cell, add(lane, first))
             ),
             lanes=self.plan.lanes,
         ))  # fmt: skip
@@ -196,7 +188,7 @@ class _Tile:
         """Join the values of one vector from ``position`` on to the lanes from ``first`` on."""
 
         def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
-            coordinates = self.coordinates(values, add(position, lane))
+            coordinates = self.plan.iterators({**values, self.plan.along.loop_var: add(position, lane)})
             value = substitute(self.plan.value, coordinates)
             if inside is not None:
                 value = if_then_else(lt(lane, inside), value, substitute(self.neutral(), coordinates))
@@ -289,20 +281,14 @@ class _Tile:
 
     def finish(self) -> Stmt:
         """The store of each output, or what follows in its place."""
-        ty = prim_type(self.buffer.dtype)
-        store = self.plan.nest.store
 
         def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
-            coordinates = self.coordinates(values)
-            total: Expr = BufferLoad(self.buffer, (*cell, int_imm(0, self.ty)), ty)
-            initial = substitute(self.initial, coordinates)
+            coordinates = self.plan.iterators(values)
+            total: Expr = BufferLoad(self.buffer, (*cell, int_imm(0, self.ty)), prim_type(self.buffer.dtype))
+            initial = substitute(self.plan.initial, coordinates)
             if self.operation in (Add, Mul) and not _is_neutral(initial, self.operation):
                 total = JOINS[self.operation](initial, total)
-            result = Var("result", ty)
-            made: Stmt = substitute(replace(store, value=result), coordinates)
-            if self.plan.epilogue is not None:
-                made = follow(self.plan.epilogue, store, result, coordinates)
-            return seq(Bind(result, total), made)
+            return self.plan.finish(total, coordinates)
 
         return self.outputs(make)
 

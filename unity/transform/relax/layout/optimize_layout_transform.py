@@ -33,7 +33,7 @@ def _map_of(call: Call) -> IndexMap | None:
     """The index map of a plain layout_transform."""
     plain = not any([attr(call, name) for name in ("axis_separators", "input_axis_separators")])
     found = call.attrs.get("index_map")
-    return found if plain and isinstance(found, IndexMap) and not found.axis_separators else None
+    return found if plain and isinstance(found, IndexMap) else None
 
 
 def _composed(first: IndexMap, second: IndexMap, shape: Sequence[Expr]) -> IndexMap:

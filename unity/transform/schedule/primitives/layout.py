@@ -1,4 +1,4 @@
-"""transform_layout, set_axis_separator: another order of a buffer's cells.
+"""transform_layout: another order of a buffer's cells.
 
 Not here: copies in another layout (``reindex.py``), what it means for callers
 (``transform/schedule/rewrites/parameter_layout.py``), the order of iterations (``block_layout.py``). Invariant: every cell has
@@ -33,7 +33,7 @@ from ..preconditions.dependence import regions
 from ..rewrites.index_maps import no_less_than_zero, to_index_map
 from ..rewrites.inline_blocks import block_of_store
 from ..rewrites.parameter_layout import assumption, is_written, parameter_of, require_free_layout, set_parameter
-from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over, nest, point, replace_buffer
+from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over, nest, point
 from .storage import buffer_of, owner_of
 
 
@@ -51,7 +51,7 @@ def _which(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any:
 
 def _buffer_map(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> IndexMap:
     block: Sref = args["block"]
-    return to_index_map(state, block.func, value, buffer_of(state, block, args["buffer"])[1].shape, separators=True)
+    return to_index_map(state, block.func, value, buffer_of(state, block, args["buffer"])[1].shape)
 
 
 def _pad_value(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any:
@@ -117,9 +117,8 @@ def transform_layout(
 ) -> None:
     """Change the layout of a buffer that a block reads or writes; every access in the function follows.
 
-    ``buffer``: ``("read", 0)``, ``("write", 0)``, a name, or the buffer. ``index_map``: a function of the buffer's indices; ``...``
-    (``IndexMap.AXIS_SEPARATOR``) among its results divides the new axes. A parameter changes its shape in the signature, and no
-    function of the module may call the program.
+    ``buffer``: ``("read", 0)``, ``("write", 0)``, a name, or the buffer. ``index_map``: a function of the buffer's indices. A
+    parameter changes its shape in the signature, and no function of the module may call the program.
 
     ``pad_value``: value of the cells that the map leaves over, a number or a function of the new indices; None leaves them
     undefined, which a parameter that is written allows only with ``assume_injective_transform``. A parameter that is only read must
@@ -172,7 +171,7 @@ def transform_layout(
         found,
         data=Var(found.data.name, PointerType(prim_type(found.dtype), found.scope)),
         strides=(),
-        axis_separators=index_map.axis_separators,
+        axis_separators=(),
         shape=tuple([no_less_than_zero(n, sizes) for n in shape]),
     )
     with deep_recursion():
@@ -250,29 +249,3 @@ def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, fil
         read = (point(buffer, cell),)
         block = Block(axes, read, (), (), (), {}, f"{buffer.name}_assumption", assumption(load, here, value))
     return nest([(v, n, "serial") for v, n in zip(loops, buffer.shape)], BlockRealize(tuple(loops), guard, block))
-
-
-@primitive(
-    checks=("accesses by index", "separators in order"),
-    rewrite="T.alloc_buffer(..., axis_separators=[1])",
-    example='sch.set_axis_separator(sch.get_block("C"), ("write", 0), [1])',
-)
-def set_axis_separator(state: ScheduleState, block: BlockRef, buffer: Any, axis_separators: list[int]) -> None:
-    """Divide the axes of a buffer into groups, each a dimension of the physical memory. Raises ScheduleError E444."""
-    _, found = buffer_of(state, block, buffer)
-    owner = _owner(state, block, found)
-    param = parameter_of(state, block.func, found)
-    if list(axis_separators) != sorted(set(axis_separators)) or any(
-        [not 0 <= n <= found.ndim for n in axis_separators]
-    ):
-        refuse(
-            "E444",
-            f"separators must rise from 0 to {found.ndim}, got {list(axis_separators)}",
-            "separators in order",
-            block,
-            f"{sorted({n for n in axis_separators if 0 <= n <= found.ndim})}",
-        )
-    made = with_fields(found, data=Var(found.data.name, found.data.ty), axis_separators=tuple(axis_separators))
-    if param is not None:
-        set_parameter(state, block, param, found, made)
-    replace_buffer(state, owner, found, made)

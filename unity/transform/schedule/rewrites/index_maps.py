@@ -25,29 +25,20 @@ from .rewriting import size_vars
 Given = IndexMap | Callable[..., Any]
 
 
-def to_index_map(
-    state: ScheduleState, func: str, value: Given, sizes: Sequence[Expr], separators: bool = False
-) -> IndexMap:
+def to_index_map(state: ScheduleState, func: str, value: Given, sizes: Sequence[Expr]) -> IndexMap:
     """An index map of indices below ``sizes`` from a function such as ``lambda i, j: (i // 4, j, i % 4)``, which may take
-    ``*indices`` and give one index or several; ``...`` (``AXIS_SEPARATOR``) between them divides axes where ``separators``
-    allows it. Raises ScheduleError E403 for another number of indices, and for a map that is not integer arithmetic of them."""
+    ``*indices`` and give one index or several. Raises ScheduleError E403 for another number of indices, and for a map that is not
+    integer arithmetic of them."""
     found = value if isinstance(value, IndexMap) else _from_function(value, len(sizes))
     if len(found.initial_indices) != len(sizes):
         given = len(found.initial_indices)
         raise ScheduleError("E403", f"the index map takes {given} indices, {len(sizes)} are mapped")
-    if found.axis_separators and not separators:
-        raise ScheduleError("E403", "an index map of iterators gives indices, no axis separators",
-                            help="separators divide the axes of a buffer: give them to transform_layout")  # fmt: skip
-    if any([not 0 <= position <= len(found.final_indices) for position in found.axis_separators]):
-        raise ScheduleError(
-            "E403", f"no places among {len(found.final_indices)} indices: {list(found.axis_separators)}"
-        )
     dtype = dtype_of(sizes[0]).name if sizes else "int64"
     own = {v: index_var(v.name, dtype) for v in found.initial_indices}
     known: dict[Var, Expr] = {v: const(number, dtype) for v, number in state.values.items()}
     symbols = {v.name: v for v in size_vars(state, func)}
     indices = tuple([_typed(e, {**known, **own}, symbols, dtype) for e in found.final_indices])
-    return IndexMap(tuple(own.values()), indices, found.axis_separators)
+    return IndexMap(tuple(own.values()), indices)
 
 
 def _from_function(value: Callable[..., Any], ndim: int) -> IndexMap:
@@ -69,13 +60,10 @@ def _from_function(value: Callable[..., Any], ndim: int) -> IndexMap:
     except UnityError as error:
         raise ScheduleError("E403", f"an index map is integer arithmetic of its indices: {error.message}") from None
     given: Sequence[Any] = made if isinstance(made, (list, tuple)) else [made]
-    indices = [item for item in given if item is not IndexMap.AXIS_SEPARATOR]
-    for item in indices:
+    for item in given:
         if not isinstance(item, (Operand, Expr, int)):
             raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {item!r}")
-    positions = [k for k, item in enumerate(given) if item is IndexMap.AXIS_SEPARATOR]
-    separators = tuple([position - k for k, position in enumerate(positions)])
-    return IndexMap(tuple(variables), tuple([to_scalar(e, "int64") for e in indices]), separators)
+    return IndexMap(tuple(variables), tuple([to_scalar(e, "int64") for e in given]))
 
 
 def _typed(expr: Expr, known: Mapping[Var, Expr], symbols: Mapping[str, Var], dtype: str) -> Expr:

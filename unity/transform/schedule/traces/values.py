@@ -129,23 +129,20 @@ def _map_names(value: IndexMap) -> dict[Var, str]:
 
 def _map_json(value: IndexMap) -> Any:
     names = _map_names(value)
-    found = {
+    return {
         "inputs": [names[v] for v in value.initial_indices],
         "outputs": [_expr_text(e, names) for e in value.final_indices],
     }
-    return {**found, "separators": list(value.axis_separators)} if value.axis_separators else found
 
 
 def _map_from_json(payload: Any) -> IndexMap:
     if type(payload) is not dict or any([type(payload.get(key)) is not list for key in ("inputs", "outputs")]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is not an index map")
-    separators, texts = payload.get("separators", []), [*payload["inputs"], *payload["outputs"]]
-    well_formed = type(separators) is list and all([type(position) is int for position in separators])
-    if not well_formed or any([type(text) is not str for text in texts]):
+    if any([type(text) is not str for text in (*payload["inputs"], *payload["outputs"])]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is not an index map")
     variables = {n: build.index_var(n) for n in payload["inputs"]}
     outputs = tuple([read_arithmetic(t, _Sizes(variables)) for t in payload["outputs"]])
-    return IndexMap(tuple(variables.values()), outputs, tuple(separators))
+    return IndexMap(tuple(variables.values()), outputs)
 
 
 class _Sizes(dict[str, Expr]):
@@ -164,8 +161,6 @@ def _map_python(value: IndexMap) -> str:
     inputs = [names[v] for v in value.initial_indices]
     own = {v: text if v in value.initial_indices else f'unity.te.var("{text}")' for v, text in names.items()}
     outputs = [_expr_text(e, own) for e in value.final_indices]
-    for position in reversed(value.axis_separators):
-        outputs.insert(position, "...")
     return f"lambda {', '.join(inputs)}: ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})"
 
 
