@@ -36,8 +36,9 @@ TABLE_BYTES = 32
 """Bytes of the words of ``self`` that every entry has."""
 ANY_LANE = (1 << 64) - 1
 """The lane of a gated entry that has no arena."""
-_EXTERNALS = """\
-declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+NUMBER_DECLARATION = "declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)\n"
+_EXTERNALS = f"""\
+{NUMBER_DECLARATION}\
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 """
@@ -49,24 +50,40 @@ def device_number(device: Device) -> int:
     return kind | index << 32
 
 
-class EntryWriter(ObjectWriter):
-    """Writes one checked entry. ``driver`` chooses the mode; ``result`` is the scalar a kernel returns, if any; a ``gated`` one
-    enters the program of a device by itself, and leaves everything out of the ordinary to the function that is its ``slow``."""
+class ArgumentWriter(ObjectWriter):
+    """Writes checks of arguments, held as objects, against a spec: what they hold goes to the records at ``%leaves``, the values of
+    symbols to ``symbols``. ``%again`` is true where the checker has converted the arguments."""
 
-    failure = "slow"
+    SPACE = ("%strides = alloca [2 x i64], align 8", "%overflow = alloca i32, align 4", "%wide = alloca i64, align 8")
+    """Space that the checks need."""
 
-    def __init__(self, spec: EntrySpec, driver: bool, result: str | None, gated: bool) -> None:
+    def __init__(self, spec: EntrySpec) -> None:
         super().__init__()
         self.spec = spec
-        self.driver = driver
-        self.gated = gated
-        self.result = None if result is None else DataType(result)
         self.leaf = 0
         self.raw_args: list[str] = []
         self.symbols: dict[int, str] = {}
         self.waiting: list[tuple[Dim, str]] = []
         self.formulas = FormulaEmitter(self.emit, lambda condition, *_: self.require(condition))
-        self.devices = spec.devices()
+
+    def device_words(self, device: Device) -> tuple[str, str] | None:
+        """The object of the device where a tensor must lie, and its number as DLPack has it; None for the host."""
+        raise NotImplementedError
+
+    def arguments(self) -> list[str]:
+        """Check all arguments, which ``%args`` holds, then the formulas that waited for symbols; the values of the symbols."""
+        for index, arg in enumerate(self.spec.args):
+            self.argument(arg, self.load("%args", 8 * index))
+        names = [self.symbols.get(number, "undef") for number in range(len(self.spec.symbols))]
+        for dim, value in self.waiting:
+            expected = self.formulas.value(dim, names)
+            self.require(self.emit(f"icmp eq i64 {value}, {expected}"))
+        return names
+
+    def store_symbols(self, names: list[str]) -> None:
+        """Put the values of the symbols in a row, as drivers take them."""
+        for number, name in enumerate(names):
+            self.store("i64", name, "%symbols", 8 * number)
 
     def match(self, dim: Dim | None, value: str, free: str | None = None) -> None:
         """``value`` equals the formula; a symbol alone is defined by its first value. ``free``: an i1 that excuses."""
@@ -126,12 +143,11 @@ class EntryWriter(ObjectWriter):
             )
         steps = "null" if arg.strides is None else "%strides"
         what = f"ptr {obj}, ptr {place}, i64 {index}, i32 {packed}, i32 {rank}, i32 {flags}, i64 {mask}, ptr {steps}"
-        if arg.device is CPU:
+        words = self.device_words(arg.device)
+        if words is None:
             self.require(self.emit(f"call i1 @unity_extract({what})"))
         else:
-            table, word = self.load("%self", ARRAY_DATA), TABLE_BYTES + 8 * self.devices.index(arg.device)
-            device, number = self.load(table, word), self.load(table, word + 8 * len(self.devices), "i64")
-            self.require(self.emit(f"call i1 @unity_extract_on({what}, ptr {device}, i64 {number})"))
+            self.require(self.emit(f"call i1 @unity_extract_on({what}, ptr {words[0]}, i64 {words[1]})"))
         self.raw_args.append(f"ptr {self.load(place, 0)}")
         dims = self.load(place, 16) if arg.shape else ""
         extents = [self.load(dims, 8 * axis, "i64") for axis in range(len(arg.shape or ()))]
@@ -203,19 +219,33 @@ class EntryWriter(ObjectWriter):
         for index, dim in enumerate(arg.dims):
             self.match(dim, self.integer(self.load(obj, TUPLE_ITEMS + 8 * index)))
 
+
+class EntryWriter(ArgumentWriter):
+    """Writes one checked entry. ``driver`` chooses the mode; ``result`` is the scalar a kernel returns, if any; a ``gated`` one
+    enters the program of a device by itself, and leaves everything out of the ordinary to the function that is its ``slow``."""
+
+    failure = "slow"
+
+    def __init__(self, spec: EntrySpec, driver: bool, result: str | None, gated: bool) -> None:
+        super().__init__(spec)
+        self.driver = driver
+        self.gated = gated
+        self.result = None if result is None else DataType(result)
+        self.devices = spec.devices()
+
+    def device_words(self, device: Device) -> tuple[str, str] | None:
+        """Those in the table of the entry."""
+        if device is CPU:
+            return None
+        table, word = self.load("%self", ARRAY_DATA), TABLE_BYTES + 8 * self.devices.index(device)
+        return self.load(table, word), self.load(table, word + 8 * len(self.devices), "i64")
+
     def body(self) -> None:
-        """Checks of all arguments, then of the formulas that waited for symbols."""
-        count = len(self.spec.args)
-        right = self.emit(f"icmp eq i64 %nargs, {count}")
+        """Checks of all arguments, then the call."""
+        right = self.emit(f"icmp eq i64 %nargs, {len(self.spec.args)}")
         plain = self.emit("icmp eq ptr %kw, null")
         self.require(self.emit(f"and i1 {right}, {plain}"))
-        for index, arg in enumerate(self.spec.args):
-            self.argument(arg, self.load("%args", 8 * index))
-        names = [self.symbols.get(number, "undef") for number in range(len(self.spec.symbols))]
-        for dim, value in self.waiting:
-            expected = self.formulas.value(dim, names)
-            self.require(self.emit(f"icmp eq i64 {value}, {expected}"))
-        self.call(names)
+        self.call(self.arguments())
 
     def call(self, symbols: list[str]) -> None:
         """The raw call and its result."""
@@ -226,8 +256,7 @@ class EntryWriter(ObjectWriter):
             gate, lane = self.load(table, words), self.load(table, words + 8, "i64")
             self.require(self.emit(f"call i1 @unity_enter(ptr {gate}, i64 {lane}, ptr %undo)"))
         if self.driver:
-            for number, name in enumerate(symbols):
-                self.store("i64", name, "%symbols", 8 * number)
+            self.store_symbols(symbols)
             value = self.emit(f"call ptr {raw}(ptr {self.load(table, 8)}, ptr %leaves, ptr %symbols)")
             self.lines += [*self.leave(), "  call void @Py_DecRef(ptr %held)", f"  ret ptr {value}"]
             return
@@ -270,10 +299,8 @@ class EntryWriter(ObjectWriter):
             "start:",
             f"  %leaves = alloca [{leaves * LEAF_BYTES} x i8], align 16",
             f"  %symbols = alloca [{max(1, len(self.spec.symbols))} x i64], align 8",
-            "  %strides = alloca [2 x i64], align 8",
+            *[f"  {space}" for space in self.SPACE],
             f"  %known = alloca [{len(self.spec.symbols) + leaves} x i64], align 8",
-            "  %overflow = alloca i32, align 4",
-            "  %wide = alloca i64, align 8",
             "  %result = alloca i64, align 8",
             "  %undo = alloca [2 x i64], align 8",
             "  br label %try",

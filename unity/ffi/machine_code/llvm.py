@@ -5,7 +5,7 @@ without. Beside this file only `ffi/targets/processor.py` asks it, for the words
 
 Everything LLVM refuses is an error with a code: text is parsed and verified before any pass or code generation sees it.
 One lock guards the sequences of LLVM calls that share LLVM's global context. ``object_of`` needs none of it: each call has a
-context and a code generator of its own, so several threads compile at the same time.
+context of its own and each thread its code generators, so several threads compile at the same time.
 """
 
 from __future__ import annotations
@@ -88,13 +88,8 @@ def _every_target() -> None:
     _llvm().initialize_all_asmprinters()
 
 
-@cache
-def target_machine(options: CompileOptions) -> binding.TargetMachine:
-    """The code generator for resolved options, one for all that hold the lock. Raises FFIError E708 for an unknown triple."""
-    return _make_machine(options)
-
-
 def _make_machine(options: CompileOptions) -> binding.TargetMachine:
+    """A code generator for resolved options. Raises FFIError E708 for an unknown triple."""
     with LLVM_LOCK:
         try:
             if options.triple != host_triple():
@@ -108,13 +103,13 @@ def _make_machine(options: CompileOptions) -> binding.TargetMachine:
             raise FFIError("E708", f"LLVM has no target {options.triple!r}: {error}") from error
 
 
-def parse_ir(text: str, machine: binding.TargetMachine | None = None) -> binding.ModuleRef:
+def parse_ir(text: str) -> binding.ModuleRef:
     """A verified LLVM module from text, in LLVM's global context. Raises FFIError E708 with LLVM's words."""
     with LLVM_LOCK:
-        return _parse(text, machine, None)
+        return _parse(text, None)
 
 
-def _parse(text: str, machine: binding.TargetMachine | None, context: binding.ContextRef | None) -> binding.ModuleRef:
+def _parse(text: str, context: binding.ContextRef | None) -> binding.ModuleRef:
     if "\0" in text:
         raise FFIError("E708", "LLVM IR text contains a null character")
     try:
@@ -126,11 +121,6 @@ def _parse(text: str, machine: binding.TargetMachine | None, context: binding.Co
     except RuntimeError as error:
         module.close()
         raise FFIError("E708", f"LLVM refuses the IR: {str(error).strip()}") from error
-    if machine is not None:
-        if not module.triple:
-            module.triple = machine.triple
-        if not module.data_layout:
-            module.data_layout = str(machine.target_data)
     return module
 
 
@@ -149,23 +139,15 @@ def _long(manager: binding.ModulePassManager) -> None:
     manager.add_global_dead_code_eliminate_pass()
 
 
-def optimise(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> None:
-    """Run the options' pipeline over a module in place. Raises FFIError E708 for an unknown pipeline."""
-    with LLVM_LOCK:
-        _run_passes(module, machine, options, _llvm().ffi.lib)
-
-
-def _run_passes(
-    module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions, library: ctypes.CDLL
-) -> None:
-    """Run the options' pipeline and free its passes. llvmlite's own ``close`` of a pass manager frees nothing: its class
-    inherits the empty ``_dispose`` of ``ObjectRef`` first."""
+def _run_passes(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> None:
+    """Run the options' pipeline over a module in place and free its passes. llvmlite's own ``close`` of a pass manager frees
+    nothing: its class inherits the empty ``_dispose`` of ``ObjectRef`` first. Raises FFIError E708 for an unknown pipeline."""
     passes = _passes(machine, options)
     if passes is None:
         return
     manager, builder = passes
     try:
-        library.LLVMPY_RunNewModulePassManager(manager, module, builder)
+        _unlocked().LLVMPY_RunNewModulePassManager(manager, module, builder)
     finally:
         _llvm().ffi.lib.LLVMPY_DisposeNewModulePassManger(manager)
         manager.detach()
@@ -218,8 +200,10 @@ def object_of(text: str, options: CompileOptions) -> bytes:
         with defer_interrupts():  # closed in order, and wholly: neither a collector nor an interrupt may come between
             context = _llvm().create_context()
             try:
-                module = _parse(text, machine, context)
+                module = _parse(text, context)
                 try:
+                    module.triple = module.triple or machine.triple
+                    module.data_layout = module.data_layout or str(machine.target_data)
                     return _emit(module, machine, options)
                 finally:
                     module.close()
@@ -228,11 +212,10 @@ def object_of(text: str, options: CompileOptions) -> bytes:
 
 
 def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> bytes:
-    library = _unlocked()
-    _run_passes(module, machine, options, library)
+    _run_passes(module, machine, options)
     ffi = _llvm().ffi
     with ffi.OutputString() as problem:
-        memory = library.LLVMPY_TargetMachineEmitToMemory(machine, module, 0 if options.assembly else 1, problem)
+        memory = _unlocked().LLVMPY_TargetMachineEmitToMemory(machine, module, 0 if options.assembly else 1, problem)
         if not memory:
             raise FFIError("E708", f"LLVM cannot generate code: {problem}")
     try:
@@ -243,9 +226,4 @@ def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: Co
 
 def assembly(text: str, options: CompileOptions | None = None) -> str:
     """Assembler text of LLVM IR text, for people. Raises FFIError E708."""
-    resolved = (options or CompileOptions()).resolved()
-    machine = target_machine(resolved)
-    with LLVM_LOCK:
-        module = parse_ir(text, machine)
-        optimise(module, machine, resolved)
-        return str(machine.emit_assembly(module))
+    return object_of(text, replace((options or CompileOptions()).resolved(), assembly=True)).decode()
