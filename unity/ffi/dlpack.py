@@ -1,13 +1,14 @@
-"""DLPack capsules for every data type of ours, on top of numpy's own exchange.
+"""DLPack capsules for every data type of ours.
 
-numpy neither exports nor imports bfloat16 and float8. A capsule is passed through numpy as unsigned integers of the
-same width, and only the type code inside the capsule (ours while nobody consumed it) is rewritten on the way.
-Invariant: no memory is copied and the producer's deleter stays the producer's.
+numpy exports neither bfloat16 nor float8: such arrays are exported as unsigned integers of the same width, and the type code inside
+the capsule (ours while nobody consumed it) is rewritten. Capsules of others are read here. Invariant: no memory is copied and the
+producer's deleter stays the producer's.
 """
 
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ DLPACK_CODES: dict[str, int] = {
 }  # fmt: skip
 """DLPack's type code by ``DataType.code``."""
 
-_FOREIGN = {code: name for name, code in DLPACK_CODES.items() if name == "bfloat" or name.startswith("float8")}
+_FOREIGN = {name for name in DLPACK_CODES if name == "bfloat" or name.startswith("float8")}
+"""Codes of types that numpy does not export."""
 _HOST_MEMORY = (1, 3, 11, 13)
 """DLPack's devices whose memory the host reads through plain pointers: cpu, and what CUDA and ROCm pin or manage."""
 _TENSOR_OFFSET = {b"dltensor": 0, b"dltensor_versioned": 32}
@@ -54,63 +56,19 @@ def _dltensor(capsule: object) -> tuple[int, int]:
     return pointer + offset, ctypes.c_uint64.from_address(pointer + _FLAGS).value if offset else 0
 
 
-def _type_field(capsule: object) -> ctypes.Array[ctypes.c_uint8]:
-    return (ctypes.c_uint8 * 4).from_address(_dltensor(capsule)[0] + _TYPE)
-
-
 def export_array(array: np.ndarray, **options: object) -> object:
     """A DLPack capsule that shares the array's memory; ``options`` as for ``__dlpack__``."""
     dtype = from_numpy(array.dtype)
-    if DLPACK_CODES[dtype.code] not in _FOREIGN:
+    if dtype.code not in _FOREIGN:
         return array.__dlpack__(**options)  # type: ignore[arg-type]
     capsule = array.view(f"u{dtype.itemsize}").__dlpack__(**options)  # type: ignore[arg-type]
-    _type_field(capsule)[0] = DLPACK_CODES[dtype.code]
+    ctypes.c_uint8.from_address(_dltensor(capsule)[0] + _TYPE).value = DLPACK_CODES[dtype.code]
     return capsule
-
-
-class _Patched:
-    """A producer whose capsules say ``uint`` where the real one said bfloat16 or float8."""
-
-    def __init__(self, producer: object) -> None:
-        self.producer = producer
-        self.dtype: DataType | None = None
-
-    def __dlpack__(self, **options: object) -> object:
-        try:
-            capsule = self.producer.__dlpack__(**options)  # type: ignore[attr-defined]
-        except TypeError:
-            if not options:
-                raise
-            capsule = self.producer.__dlpack__()  # type: ignore[attr-defined]
-        field = _type_field(capsule)
-        name = _FOREIGN.get(field[0])
-        if name is not None:
-            self.dtype = DataType(f"bfloat{field[1]}" if name == "bfloat" else name)
-            field[0] = DLPACK_CODES["uint"]
-        return capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.producer.__dlpack_device__()  # type: ignore[attr-defined, no-any-return]
 
 
 def _not_shared(producer: object, error: Exception) -> FFIError:
     return FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}",
                     help="pass an array, a dense tensor, or an object with __dlpack__ and __dlpack_device__")  # fmt: skip
-
-
-def import_array(producer: object) -> np.ndarray:
-    """A numpy array over the memory of an object with ``__dlpack__`` on the cpu. Raises FFIError E703, E704."""
-    patched = _Patched(producer)
-    try:
-        kind, index = patched.__dlpack_device__()
-        if kind not in _HOST_MEMORY:
-            place = f"DLPack's device ({int(kind)}, {index})"
-            raise FFIError("E703", f"the {type(producer).__name__} lies on {place}, expected the cpu",
-                           help="copy it to the cpu first")  # fmt: skip
-        array = np.from_dlpack(patched)  # type: ignore[arg-type]
-    except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
-        raise _not_shared(producer, error) from error
-    return array if patched.dtype is None else array.view(patched.dtype.numpy)
 
 
 # ---- memory that is not the host's
@@ -138,19 +96,19 @@ def export_from(
 
 def import_from(producer: object) -> tuple[np.ndarray, Device]:
     """An array over the memory of an object with ``__dlpack__``, and the device it lies on. Raises FFIError E702 to E704."""
+    export: Any = getattr(producer, "__dlpack__", None)
     try:
         kind, index = producer.__dlpack_device__()  # type: ignore[attr-defined]
-    except (AttributeError, TypeError, ValueError) as error:
-        raise _not_shared(producer, error) from error
-    if kind in _HOST_MEMORY:
-        return import_array(producer), CPU
-    device = device_from_dlpack(int(kind), index)
-    streams = device.memory.streams
-    try:
-        capsule = producer.__dlpack__(stream=streams.current(device.index) or streams.default)  # type: ignore[attr-defined]
+        device = CPU if kind in _HOST_MEMORY else device_from_dlpack(int(kind), index)
+        if device is not CPU:
+            streams = device.memory.streams
+            return _read(export(stream=streams.current(device.index) or streams.default)), device
+        try:
+            return _read(export(max_version=(1, 0))), CPU  # only then read-only memory is shared
+        except TypeError:
+            return _read(export()), CPU
     except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
         raise _not_shared(producer, error) from error
-    return _read(capsule), device
 
 
 def _read(capsule: object) -> np.ndarray:

@@ -7,6 +7,8 @@ memory is given back, its parameters are checked and its symbols bound anew. Not
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...ir.expr import Binding, Call, GlobalVar, If, SeqExpr, VarBinding
 from ...ir.function import Function, seq_body
 from ...ir.types import Expr
@@ -68,17 +70,7 @@ class StepCompiler(FunctionCompiler):
 
     def compile(self) -> bc.VMFunction:
         """The step's bytecode: private, its result a tuple."""
-        compiled = super().compile()
-        return bc.VMFunction(
-            compiled.name,
-            compiled.params,
-            "R.Object",
-            compiled.registers,
-            compiled.slots,
-            compiled.code,
-            compiled.prologue,
-            False,
-        )
+        return replace(super().compile(), ret="R.Object", exported=False)
 
     def body(self, seq: SeqExpr) -> None:
         """Code of a sequence whose value is returned."""

@@ -30,6 +30,14 @@ def without_grad_modes(program: Any) -> Any:
     return with_graph(program, flat, signature, program.constants)
 
 
+def copied(program: Any) -> tuple[Any, Any]:
+    """Copies of a program's graph and signature: the nodes keep their names, also those that torch would not give again."""
+    graph, signature = copy.deepcopy((program.graph, program.graph_signature))
+    for own, node in zip(program.graph.nodes, graph.nodes, strict=True):
+        node.name = own.name
+    return graph, signature
+
+
 def with_graph(program: Any, graph: Any, signature: Any, constants: dict[str, Any]) -> Any:
     """Another program of the same model: its graph and signature are these, its tensors shared."""
     return require("torch").export.ExportedProgram(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import itertools
 import linecache
 import re
@@ -22,10 +21,10 @@ from ....support.source import Source, Span
 from ..operators.rows import enter_rows
 from ..runtime.arguments import overlap, span
 from ..runtime.structures import known_results, register_classes
-from ..translate.in_place import is_mutable, overwrites_own_value, refuse_other_kinds
+from ..translate.in_place import is_mutable, refuse_other_kinds
 from .discard_parameters import memory_key
 from .dynamic import expand_dynamic_shapes, without_dim_names
-from .grad_modes import with_graph, without_grad_modes
+from .grad_modes import copied, with_graph, without_grad_modes
 from .guards import holds_in_range, layout_guards
 from .inputs import check_examples, forward_signature
 from .known_numbers import known_numbers, whole_numbers
@@ -226,7 +225,7 @@ def _entries(input_info: Any) -> list[Any]:
 
 
 def functional(exported_program: Any) -> Any:
-    """The program without functions of functions and in-place operators (but where all who see them are known).
+    """The program without functions of functions and in-place operators.
 
     Raises FrontendError E012 and E013.
     """
@@ -242,8 +241,7 @@ def functional(exported_program: Any) -> Any:
     targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
     if any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)]):
         exported_program = _decomposed(exported_program)
-    written = [n for n in exported_program.graph.nodes if n.op == "call_function" and is_mutable(n.target)]
-    if all([overwrites_own_value(n) for n in written]):
+    if not any([is_mutable(n.target) for n in exported_program.graph.nodes]):
         return exported_program
     return functionalize_writes(exported_program) or _decomposed(exported_program)
 
@@ -274,7 +272,7 @@ def _merge_aliased_inputs(exported_program: Any) -> Any:
             doubles[name] = (buffers[key], spec.target)
     if not doubles:
         return exported_program
-    graph, signature = copy.deepcopy((exported_program.graph, exported_program.graph_signature))
+    graph, signature = copied(exported_program)
     nodes = {node.name: node for node in graph.nodes}
     for name, (buffer, _) in doubles.items():
         nodes[name].replace_all_uses_with(nodes[buffer])

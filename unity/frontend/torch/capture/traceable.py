@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 from ....support.optional import require
 from .open_sizes import recurrent_rules, symbolic_form
@@ -73,9 +74,7 @@ def inferable(torch: Any) -> Iterator[None]:
 
     rules = {loss: infer, **recurrent_rules()}
     places = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
-    own = {target: (table[target], dict(target.py_kernels)) for target in rules}
-    layers = torch.nn.modules.transformer
-    asked, all_true = layers._detect_is_causal_mask, torch._is_all_true
+    all_true = torch._is_all_true
 
     def valid_later(valid: Any) -> Any:
         """Stands for the answer that ``torch.distributions`` branches on; who else asks gets it."""
@@ -104,37 +103,23 @@ def inferable(torch: Any) -> Iterator[None]:
         return vision.nms(boxes + (idxs.to(boxes) * beyond)[:, None], scores, iou_threshold)
 
     contexts = require("torch._library.fake_impl").FakeImplCtx
-    size_from_two = contexts.create_unbacked_symint
     vision: Any = sys.modules.get("torchvision.ops.boxes")
-    batched_nms = vision.batched_nms if vision else None
     constraints = torch.distributions.constraints
-    dependent = constraints.is_dependent
-    checks = {name: getattr(constraints, name).check for name in matrices}
-    try:
-        for name, check in matrices.items():
-            getattr(constraints, name).check = check
-        if vision:
-            vision.batched_nms = suppressed
-        constraints.is_dependent = lambda constraint: isinstance(
-            constraint, constraints._Dependent
-        )  # one that dynamo follows
-        contexts.create_unbacked_symint = lambda context, *, min=0, max=None: context.new_dynamic_size(min=min, max=max)
-        layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
-        torch._is_all_true = valid_later
+    replaced: list[tuple[Any, str, Any]] = [
+        (torch.nn.modules.transformer, "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: is_causal is True),
+        (torch, "_is_all_true", valid_later),
+        (constraints, "is_dependent", lambda one: isinstance(one, constraints._Dependent)),  # dynamo follows this one
+        (contexts, "create_unbacked_symint", lambda c, *, min=0, max=None: c.new_dynamic_size(min=min, max=max)),
+        *[(getattr(constraints, name), "check", check) for name, check in matrices.items()],
+        *([(vision, "batched_nms", suppressed)] if vision else []),
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        for owner, name, function in replaced:
+            stack.enter_context(mock.patch.object(owner, name, function))
+        stack.enter_context(mock.patch.dict(table, rules))
         for target, rule in rules.items():
-            table[target] = rule
-            target.py_kernels.update({key: rule for key in places if key in target.py_kernels})
+            kernels = {key: rule for key in places if key in target.py_kernels}
+            stack.callback(target._dispatch_cache.clear)
+            stack.enter_context(mock.patch.dict(target.py_kernels, kernels))
             target._dispatch_cache.clear()
         yield
-    finally:
-        layers._detect_is_causal_mask, torch._is_all_true = asked, all_true
-        constraints.is_dependent, contexts.create_unbacked_symint = dependent, size_from_two
-        if vision:
-            vision.batched_nms = batched_nms
-        for name, check in checks.items():
-            getattr(constraints, name).check = check
-        for target, (rule, kernels) in own.items():
-            table[target] = rule
-            target.py_kernels.clear()
-            target.py_kernels.update(kernels)
-            target._dispatch_cache.clear()

@@ -10,13 +10,12 @@ Two nodes are one tensor in memory where torch's own inference of them shares st
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 from ....support.optional import require
 from ..translate.in_place import is_mutable, out_of_place
-from .grad_modes import with_graph
+from .grad_modes import copied, with_graph
 
 
 class _NoRule(Exception):
@@ -28,7 +27,7 @@ def functionalize_writes(program: Any) -> Any:
     torch = require("torch")
     if len([m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]) > 1:
         return None
-    graph, signature = copy.deepcopy((program.graph, program.graph_signature))
+    graph, signature = copied(program)
     try:
         renamed = _Functionalizer(torch, graph).run()
     except _NoRule:
@@ -190,7 +189,7 @@ class _Functionalizer:
         """A new node before ``user``, from the same line of the model, like ``value``."""
         with self.graph.inserting_before(user):
             new = self.graph.call_function(target, args, kwargs)
-        new.meta = {**user.meta, "val": self.torch.empty_like(value)}
+        new.meta = {**user.meta, "val": value}
         return new
 
 

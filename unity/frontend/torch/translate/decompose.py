@@ -14,7 +14,7 @@ from ....support.optional import require
 from ..context.context import Context
 from ..context.report import Gap
 from .control import READS
-from .in_place import is_mutable, overwrites_own_value
+from .in_place import is_mutable
 
 _KEPT = (
     "aten.lstm.", "aten.gru.", "aten.rnn_tanh.", "aten.rnn_relu.", "aten.linalg_eig", "aten.linalg_ldl",
@@ -76,8 +76,7 @@ def traced(c: Context, target: Any, args: Sequence[Any], kwargs: dict[str, Any],
     except Exception as error:  # torch raises errors of many unrelated classes
         first = (str(error).strip().splitlines() or [""])[0]
         raise Gap(f"torch cannot express it by others: {type(error).__name__}: {first}") from error
-    written = [node for node in graph.nodes if is_mutable(node.target)]
-    if any([node.op == "get_attr" for node in graph.nodes]) or not all([overwrites_own_value(n) for n in written]):
+    if any([node.op == "get_attr" or is_mutable(node.target) for node in graph.nodes]):
         raise Gap("torch expresses it by operators that write")
     return graph, inputs
 

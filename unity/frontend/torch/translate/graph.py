@@ -30,7 +30,6 @@ from ..operators.complex import COMPLEX, Pair, evaluate, resolved
 from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
 from .decompose import traced
 from .flex import flex_attention, is_flex
-from .in_place import out_of_place, overwritten
 from .loops import is_loop, loop
 from .torch_table import ATEN
 
@@ -66,7 +65,6 @@ class GraphImporter:
             if node.op == "call_function":
                 builder.span = self.span(node) or outer
                 self.values[node] = self._node(node)
-                self.values |= dict.fromkeys(overwritten(node), self.values[node])
         builder.span = outer
 
     def value_of(self, raw: Any) -> Any:
@@ -148,10 +146,7 @@ class GraphImporter:
     def _operator(self, node: Any) -> Result:
         c = self.context
         args, kwargs = self.value_of(list(node.args)), {k: self.value_of(v) for k, v in node.kwargs.items()}
-        target = out_of_place(node.target)
-        if target is not node.target:
-            args, kwargs = self._by_name(node.target, target, args, kwargs)
-        name = str(target)
+        target, name = node.target, str(node.target)
         if not self.trains:
             self._check_mode(node, self.bind(target, args, kwargs))
         deferred = holds_deferred([args, kwargs])
@@ -160,17 +155,14 @@ class GraphImporter:
         pairs = name in COMPLEX and (deferred or _is_complex(c.value))
         if entry is None and not pairs and _is_dense(c.value, [args, kwargs]):
             try:
-                return self._decompose(node, target)
+                return self._decompose(node)
             except Gap as gap:
                 reason = str(gap)
         if deferred and not _is_complex(c.value):
             entry = lambda c, _: evaluate(c, target, (args, kwargs), self.bind)  # noqa: E731
         if entry is not None and not _is_complex(c.value) and _is_dense(c.value, [args, kwargs]):
             try:
-                found = c.translated(entry, self.bind(target, args, kwargs))
-                if target is not node.target and isinstance(found, Expr):
-                    found = c.cast(found, c.dtype)  # written in place a result takes the dtype of what it is written to
-                made = self._finish(node, found)
+                made = self._finish(node, c.translated(entry, self.bind(target, args, kwargs)))
                 self.report.imported += 1
                 return made
             except MemoryGap as gap:
@@ -211,13 +203,10 @@ class GraphImporter:
             return self._part(made, c.value)
         return [self._part(c.builder.emit(TupleGetItem(made, i)), value) for i, value in enumerate(c.value)]
 
-    def _decompose(self, node: Any, target: Any) -> Result:
+    def _decompose(self, node: Any) -> Result:
         """The results of the operators into which torch takes an operator apart. Raises Gap."""
         c = self.context
-        args, kwargs = list(node.args), node.kwargs
-        if target is not node.target:
-            args, kwargs = self._by_name(node.target, target, args, kwargs)
-        graph, inputs = traced(c, target, args, kwargs, self.trains)
+        graph, inputs = traced(c, node.target, list(node.args), node.kwargs, self.trains)
         self.values |= zip([n for n in graph.nodes if n.op == "placeholder"], self.value_of(inputs))
         for inner in graph.nodes:
             inner.meta |= {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
@@ -228,8 +217,8 @@ class GraphImporter:
             for size, twin in zip(getattr(value, "shape", ()), inner.meta["val"].shape if is_node(inner) else ()):
                 if not c.symbols.knows([size]):  # only the data knows it: the graph has a symbol of its own
                     c.symbols.define(size, c.symbols.expr(twin))
-        c.value, c.node_target, c.node = node.meta["val"], str(target), node
-        return c.cast(made, c.dtype) if target is not node.target and isinstance(made, Expr) else made
+        c.value, c.node_target, c.node = node.meta["val"], str(node.target), node
+        return made
 
     def _part(self, made: Any, value: Any) -> Any:
         """A result of a call into torch, of which ``value`` is torch's example."""
@@ -308,15 +297,6 @@ class GraphImporter:
             else:
                 bound[argument.name] = next(given, argument.default_value)
         return Args(**bound)
-
-    def _by_name(
-        self, given: Any, target: Any, args: list[Any], kwargs: dict[str, Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments of an operator as another of the same parameters takes them; their order may differ."""
-        named = vars(self.bind(given, args, kwargs))
-        places = [a.name for a in target._schema.arguments if not a.kwarg_only]
-        rest = {a.name: named[a.name] for a in target._schema.arguments if a.kwarg_only and a.name in named}
-        return [named[name] for name in places if name in named], rest
 
     def _check_mode(self, node: Any, a: Args) -> None:
         """Refuse operators of training. Raises FrontendError E011."""

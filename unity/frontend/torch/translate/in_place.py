@@ -1,7 +1,6 @@
-"""Operators of torch that write to a tensor: which are the operator that gives a new one, whose result is read from then on.
+"""Operators of torch that write to a tensor, and those that give a new one in their place.
 
-Not here: writes through views (``frontend/torch/capture/written_views.py``) and to inputs and weights, which torch itself
-rewrites (``trace.functional``).
+Not here: programs without writes (``frontend/torch/capture/written_views.py``, or torch itself: ``trace.functional``).
 """
 
 from __future__ import annotations
@@ -11,49 +10,11 @@ from typing import Any
 from ....support.errors import FrontendError
 from ....support.optional import require
 
-_FRESH = ("aten.conv", "aten.linear.", "aten.matmul.", "aten.batch_norm.", "aten.layer_norm.", "aten.group_norm.",
-          "aten.instance_norm.", "aten.cross_entropy_loss.")  # fmt: skip
-"""Composite operators that give a new tensor; others may give their operand back, as dropout and einsum do."""
-
 
 def is_mutable(target: Any) -> bool:
     """True if an operator writes to an argument."""
     schema = getattr(target, "_schema", None)
     return schema is not None and schema.is_mutable
-
-
-def overwrites_own_value(node: Any) -> bool:
-    """True if an operator made the tensor that an in-place operator writes to, and no view of it is read until it is written to for
-    the last time, as after ``relu_(conv(x))``.
-
-    Then the operator without the underscore means the same, where later readers get its result (``overwritten``). Views, inputs
-    and weights are seen elsewhere.
-    """
-    known = one_tensor(node)
-    root = known[0]
-    if root.op != "call_function" or is_mutable(root.target) or not _gives_new(root.target):
-        return False
-    writes = known[1:]
-    if any([out_of_place(write.target) is write.target for write in writes]):
-        return False
-    last = max(writes)
-    before = [user for value in known for user in value.users if user < last and user not in writes]
-    return all([_gives_new(user.target) or out_of_place(user.target) is not user.target for user in before])
-
-
-def one_tensor(node: Any) -> list[Any]:
-    """The value behind in-place operators and all of them on it: one tensor in torch."""
-    while is_mutable(node.target) and node.args and hasattr(node.args[0], "users"):
-        node = node.args[0]
-    found = [node]
-    for value in found:
-        found += [user for user in value.users if is_mutable(user.target) and user.args and user.args[0] is value]
-    return found
-
-
-def overwritten(node: Any) -> list[Any]:
-    """The names under which what an in-place operator has written is read later."""
-    return one_tensor(node) if is_mutable(node.target) and out_of_place(node.target) is not node.target else []
 
 
 def refuse_other_kinds(program: Any) -> None:
@@ -71,15 +32,6 @@ def refuse_other_kinds(program: Any) -> None:
             places = {getattr(s.arg, "name", ""): s.target or s.arg.name for s in program.graph_signature.input_specs}
             raise FrontendError("E012", f"the model changes {places[root.name]} from {was} to {becomes}",
                                 help="write numbers into it as it is, or return the new tensor")  # fmt: skip
-
-
-def _gives_new(target: Any) -> bool:
-    """True if the result of an operator is not part of an argument, and no argument written to."""
-    schema = getattr(target, "_schema", None)
-    if schema is None or schema.is_mutable or any([r.alias_info is not None for r in schema.returns]):
-        return False
-    composite = require("torch")._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
-    return not composite or str(target).startswith(_FRESH)
 
 
 def out_of_place(target: Any) -> Any:
