@@ -23,7 +23,7 @@ from ...nest_building import INT
 from .product import Product, contiguous_along, count_of, inline_producers, products_of, replace_product, stored
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel
-from .tile_blocks import WARP, group_sizes
+from .tile_blocks import VECTOR, WARP, group_sizes, store_width
 from .tile_sides import CHUNK_BYTES, Side, vectors_of
 
 
@@ -133,6 +133,8 @@ def _tile(product: Product, gpu: GpuMachine) -> ThreadTile | None:
     steps = groups * STEP_BYTES // item
     tile = ThreadTile(rows, columns, steps, row_warps, column_warps, ROW_LANES, STAGES, blocks_per_sm, groups)
     staging = (groups - 1) * choice.sums * choice.threads * product.store.buffer.dtype.itemsize // groups
+    if store_width(product) == 1:
+        staging += tile.warps * ROW_LANES * tile.column_lanes * VECTOR * product.store.buffer.dtype.itemsize
     stage = sum([side.bytes for side in _sides(product, tile)])
     room = (gpu.shared_bytes // blocks_per_sm - staging) // stage
     stages = choose(block, "stages", range(2, STAGES + 1), STAGES, max(2, room))

@@ -15,16 +15,17 @@ Not here: the choice of products and tiles (`pipelined_tiles.py`); what a thread
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from .....ir.analysis.threads import MIN_BLOCKS_PER_SM, OWN_BARRIERS
 from .....ir.buffer import Buffer, make_buffer
-from .....ir.build import add, buffer_load, ceildiv, const, eq, floordiv, floormod, lt, minimum, mul, select, sub
-from .....ir.expr import IntImm, StringImm
-from .....ir.stmt import AllocBuffer, AttrStmt, BufferStore, IfThenElse, Stmt, seq
-from .....ir.types import Expr
+from .....ir.build import add, buffer_load, ceildiv, const, eq, floordiv, floormod, intrinsic, lt, minimum, mul, select, sub
+from .....ir.expr import IntImm, StringImm, Var
+from .....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, IfThenElse, Stmt, seq
+from .....ir.types import Expr, prim_type
 from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from ...nest_building import INT
-from .product import Product, extent_of
+from .product import Product, extent_of, output_at, unravel
 from .thread_tile_parts import SHARED, Part, Step, ThreadTile, buffers_of, parts_of
 from .tile_blocks import (
     VECTOR,
@@ -41,7 +42,7 @@ from .tile_blocks import (
     vector,
     write_cells,
 )  # fmt: skip
-from .tile_sides import Side, sum_of
+from .tile_sides import Side, all_of, bound_checks, sum_of
 
 
 def kernel(product: Product, tile: ThreadTile, left: Side, right: Side, group: int) -> Stmt:
@@ -140,6 +141,9 @@ def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: 
     are gone through outside: a place and its guard serve all rows."""
     down, over = parts
     width = store_width(product) if over.piece == VECTOR else 1
+    if over.piece > width:
+        stores = _stores_by_lines(product, tile, parts, sums, pos)
+        return stores if tile.step_groups == 1 else _reduce_groups(product, tile, sums, pos, stores)
     row_count, column_count = tile.thread_rows, tile.thread_columns // width
 
     def row(i: Expr, body: Callable[[Expr], Stmt]) -> Stmt:
@@ -170,6 +174,60 @@ def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: 
     columns_outside = len(product.columns) > max(1, len(product.rows))
     stores = loop("j", column_count, by_columns) if columns_outside else loop("i", row_count, by_rows)
     return stores if tile.step_groups == 1 else _reduce_groups(product, tile, sums, pos, stores)
+
+
+def _stores_by_lines(
+    product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, pos: Position
+) -> Stmt:
+    """The stores of a result whose rows begin anywhere, so that no vectors can be written: by way of shared memory, neighbouring
+    lanes get neighbours of a row."""
+    down, over = parts
+    line, piece = tile.column_lanes * over.piece, over.piece
+    shape = [const(n, INT) for n in (tile.warps, tile.row_lanes, line)]
+    staging = make_buffer(f"{sums.name}_lines", sums.dtype.name, shape, SHARED)
+    together = WARP // line
+
+    def place_in(row: Expr, column: Expr) -> Expr:
+        """Halves of every other row are exchanged: lanes that write together have two rows."""
+        return intrinsic("bitwise_xor", column, mul(floormod(row, 2), line // 2))
+
+    def stage(i: Expr, j: Expr) -> Stmt:
+        def one(lane: Expr | None) -> Stmt:
+            value = buffer_load(sums, sum_of(mul(i, tile.thread_columns), mul(j, piece), lane))
+            return BufferStore(staging, value, (pos.warp, down.lane, sum_of(place_in(down.lane, mul(over.lane, piece)), lane)))
+
+        return vector(piece, one)
+
+    def columns(j: Expr) -> Stmt:
+        place = floormod(pos.lane, line)
+        first = replace(over, lane=const(0, INT)).at(mul(j, piece))
+        at = Var("column", prim_type(INT))
+        places = {axis: Var(axis.name, prim_type(INT)) for axis in unravel(product.columns, at)}
+        guard = all_of(bound_checks(at, extent_of(product.columns), tile.columns))
+
+        def store(i: Expr, n: Expr) -> Stmt:
+            number = add(mul(n, together), floordiv(pos.lane, line))
+            value = buffer_load(staging, pos.warp, number, place_in(number, place))
+
+            def write(row: Expr) -> Stmt:
+                values = {**unravel(product.batch, pos.batch), **unravel(product.rows, row), **places}
+                made = output_at(product, values, value)
+                return made if guard is None else IfThenElse(guard, made)
+
+            return on_row(product, tile.rows, add(pos.row, replace(down, lane=number).at(i)), write)
+
+        def rows(i: Expr) -> Stmt:
+            stores = loop("n", tile.row_lanes // together, lambda n: store(i, n))
+            return seq(_warp_sync(), stage(i, j), _warp_sync(), stores)
+
+        bound = [Bind(places[axis], value) for axis, value in unravel(product.columns, at).items()]
+        return seq(Bind(at, sum_of(pos.column, first, place)), *bound, loop("i", tile.thread_rows, rows))
+
+    return seq(AllocBuffer(staging), loop("j", tile.thread_columns // piece, columns))
+
+
+def _warp_sync() -> Stmt:
+    return do("tvm_storage_sync", StringImm("warp"))
 
 
 def _reduce_groups(product: Product, tile: ThreadTile, sums: Buffer, pos: Position, stores: Stmt) -> Stmt:
