@@ -286,6 +286,45 @@ def test_panels_beyond_the_second_cache_are_read_once_for_a_group_of_tiles(heigh
         np.testing.assert_allclose(got, result(fn, {}, given), rtol=1e-4, atol=1e-4)
 
 
+OWN = {
+    "rows of a window in three dimensions go along the innermost of its axes": (
+        nest({"X": ((12, 40, 70), F), "W": ((3, 3, 3), F), "Y": ((10, 38, 68), F)}, (10, 38, 68, 3, 3, 3), "SSSRRR",
+             "Y[v0, v1, v2]", "X[v0 + v3, v1 + v4, v2 + v5] * W[v3, v4, v5]"),
+        {"v3": {"row_axis": 1, "written": 2}, "v4": {"row_axis": 1, "written": 2, "rows": 4, "vectors": 2}},
+    ),
+    "a window of 7 x 7 is written out": (
+        nest({"X": ((40, 70), F), "W": ((7, 7), F), "Y": ((34, 64), F)}, (34, 64, 7, 7), "SSRR", "Y[v0, v1]",
+             "X[v0 + v2, v1 + v3] * W[v2, v3]"),
+        {"v3": {"written": 2}, "v4": {"written": 2}},
+    ),
+    "one of 9 x 9 is not": (
+        nest({"X": ((40, 70), F), "W": ((9, 9), F), "Y": ((32, 62), F)}, (32, 62, 9, 9), "SSRR", "Y[v0, v1]",
+             "X[v0 + v2, v1 + v3] * W[v2, v3]"),
+        {"v3": {"written": 0}, "v4": {"written": 0}},
+    ),
+    "short sums of lines that share nothing": (
+        nest({"X": ((11, 95), F), "I": ((5, 13), "int32"), "Y": ((5, 95), F)}, (5, 95, 13), "SSR", "Y[v0, v1]", "X[I[v0, v2], v1]"),
+        {"v3": {"written": 0}, "v4": {"written": 1}},
+    ),
+    "long ones": (
+        nest({"X": ((11, 95), F), "I": ((5, 33), "int32"), "Y": ((5, 95), F)}, (5, 95, 33), "SSR", "Y[v0, v1]", "X[I[v0, v2], v1]"),
+        {"v3": {"written": 0}, "v4": {"written": 0}},
+    ),
+    "rows of lines whose elements are picked": (
+        nest({"X": ((9, 99), F), "Y": ((9, 23), F)}, (9, 23, 9), "SSR", "Y[v0, v1]", "X[v0, v1 * 4 + v2]"),
+        {"v3": {"row_axis": -1}, "v4": {"row_axis": 0, "rows": 3}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("level", ["v3", "v4"])
+@pytest.mark.parametrize("name", OWN)
+def test_own_choices_of_windows_and_short_sums(name, level):
+    fn, wanted = OWN[name]
+    seen = explored(fn, set(), LEVELS[level])
+    assert {name: seen["Y", name].taken for name in wanted[level]} == wanted[level]
+
+
 @pytest.mark.parametrize("rows, columns, level, tile", [(9, 10, "v4", {5}), (13, 29, "v4", {5})])
 def test_tiles_of_dot_products_count_the_last_as_large_as_it_is(rows, columns, level, tile):
     parameters = {"A": ((rows, 600), F), "B": ((columns, 600), F), "Y": ((rows, columns), F)}

@@ -21,8 +21,8 @@ from ..tir.analysis.loop_nests import is_choice
 from .base import program_of, schedule_of
 from .common.choices import choose_whether
 
-MASKED_BYTES, ITEM = 64, 4
-"""Bytes of vectors that have masks, and of elements that borders were measured with."""
+ITEM = 4
+"""Bytes of elements that borders were measured with."""
 AXES, READS, READS_OF_OTHERS = 2, 9, 4
 """Axes that a window goes along, and how often it reads an element of the image, at most, where its border is in the cells: in a
 sum; in another reduction, whose lanes outside have no zeros, which masks give for nothing."""
@@ -51,12 +51,7 @@ def _is_border_of_window(block: Block, blocks: list[Block], machine: Machine) ->
     store = block.body
     assert type(store) is BufferStore
     dtype, last = store.buffer.dtype, store.indices[-1] if store.indices else None
-    if (
-        machine.vector_bytes < MASKED_BYTES
-        or not dtype.is_float
-        or dtype.itemsize != ITEM
-        or not is_choice(store.value)
-    ):
+    if not machine.masks or not dtype.is_float or dtype.itemsize != ITEM or not is_choice(store.value):
         return False
     if last not in used_vars(store.value.args[0]) or not all([type(e) is IntImm for e in store.buffer.shape]):
         return False

@@ -70,6 +70,12 @@ class Machine:
         """Registers that a tile may take: as many as leave room for operands."""
         return self.registers - 6
 
+    @property
+    def masks(self) -> bool:
+        """True if masks have registers of their own: a part of a vector takes no longer than all of it, and elements with a step
+        between them are picked by shuffles."""
+        return self.vector_bytes >= 64
+
 
 @dataclass(slots=True, frozen=True)
 class KernelCode:

@@ -44,8 +44,8 @@ BLOCK = 32
 """Lines and columns of a block of a transposition."""
 MASKED_BYTES, MASKED_ITEM = 32, 4
 """Bytes of the registers of machines that load vectors under masks, and of the least elements of these."""
-FILLED = 1.125
-"""Elements of all vectors of a line by those of the line, at most."""
+FILLED, FILLED_MASKS = 1.125, 2.0
+"""Elements of all vectors of a line by those of the line, at most; where masks have registers of their own."""
 SHORT = 64
 """Iterations below which much of a loop is not in the vectors that LLVM makes of it."""
 _COST = (0, 1, 16)
@@ -173,7 +173,8 @@ def _masked_lanes(order: list[For], full: int, nest: Nest) -> int:
     if machine_in_use().vector_bytes < MASKED_BYTES or size < MASKED_ITEM:
         return 0
     if any([is_choice(call) for call in collect(nest.store.value, Call)]):
-        filled = [lanes for lanes in (full, full // 2) if -(-extent // lanes) * lanes <= FILLED * extent]
+        most = extent * (FILLED_MASKS if machine_in_use().masks else FILLED)
+        filled = [lanes for lanes in (full, full // 2) if -(-extent // lanes) * lanes <= most]
         return filled[0] if filled else 0
     has_function = store_work(nest.store) >= MATH_WORK
     lanes, most = (full, 2 * LONG) if has_function else (MASKED_BYTES // size, SHORT)

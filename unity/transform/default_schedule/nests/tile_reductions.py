@@ -35,7 +35,7 @@ from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ...tir.analysis.loop_nests import Nest, cell_nest, is_choice, slope, small_stride, stride_class
 from ..common.choices import LEAST_LANES, choose, choose_lanes
-from ..common.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
+from ..common.tile_shape import LATENCY, RESERVED, chunk_of, most_rows, tile_rows, tile_shape
 from .epilogues import Plan, tile_outermost
 from .tile_walk import Walk, find_walk, meets_condition, runs_on, step_of
 from .tiles import Corner, Piece, extent_of, loop_order, may_fail, nested, over_tiles, shared_loops, split_loop
@@ -44,15 +44,18 @@ MOST_ROWS, MOST_VECTORS = 16, 16
 """Rows and vectors of a tile, at most."""
 FULL_ROWS = 8
 """Rows that fill a tile well."""
-WINDOW, LONE_WINDOW = 9, 25
-"""Steps of the two innermost loops of a reduction that are both written out, at most: those of a window of 3 x 3; of 5 x 5 where
+WINDOW, LONE_WINDOW = 9, 49
+"""Steps of the two innermost loops of a reduction that are both written out, at most: those of a window of 3 x 3; of 7 x 7 where
 the reduction has no further steps and rows read lines of their own."""
+SHORT, SHORT_VECTORS = 32, 256
+"""Steps of a lone loop that is written out where there are masks, and vectors in all of them, at most: turns that are left over
+cost more."""
 BORDERED_ROWS = 4
 """Rows of a tile of several vectors with the border of an image in its cells, at most: what rows share stays in registers, and
 masks have few."""
 SUMS_OF_WINDOWS = 0.4
 """Share of the registers that is left to sums where each row reads vectors of its own, as lines of windows: what several rows read
-stays as well."""
+stays as well. Beside weights, or lanes that are picked, no more sums than are under way at once are worth it."""
 SUMS_OF_STEPS = 0.7
 """Share of the registers up to which sums leave room for the operands of several steps, which LLVM loads at once: beyond it keeps
 sums in memory."""
@@ -152,6 +155,9 @@ def _plan(stmt: Stmt) -> _Plan | None:
     walk = find_walk(nest, fixed, columns, lanes, registers, height_without)
     rows = rows_without(None if walk is None else walk.across)
     others = [loop for loop in fixed if loop is not columns and (walk is None or loop is not walk.across)]
+    picks = any([nest.stride(load, columns) > 1 for load in moving])
+    if rows is None and walk is None and is_short and others and picks and machine.masks:
+        rows = others[-1]  # its sums go on while others wait for their lanes
     axis = choose(block, "row_axis", range(-1, len(others)), others.index(rows) if rows is not None else -1)
     rows = others[axis] if axis >= 0 else None
     length = extent_of(columns if walk is None else walk.loop)
@@ -160,7 +166,8 @@ def _plan(stmt: Stmt) -> _Plan | None:
     most = extent_of(rows) if rows is not None else 1
     windows = rows is not None and all([nest.stride(load, rows) > 0 for load in moving])
     if windows:
-        registers = RESERVED + int(registers * SUMS_OF_WINDOWS)
+        sums = int(registers * SUMS_OF_WINDOWS)
+        registers = RESERVED + (min(sums, int(2 * LATENCY)) if picks or len(moving) < len(nest.operands) else sums)
     if walk is not None and walk.lines:
         vectors = -(-length // lanes)
         height = tile_rows(most, vectors, registers)[1]
@@ -194,8 +201,9 @@ def _rows(nest: Nest, loops: list[For], moving: list[BufferLoad], is_short: bool
         shared = sum([8 if load in moving else 2 for load in loads if stride_class(load, var) == 0])
         if not shared and is_short and loop is loops[-1]:
             shared = sum([_overlaps(index, var, steps) for load in loads for index in load.indices])
-        if shared and (shared, min(extent_of(loop), FULL_ROWS)) > most:
-            best, most = loop, (shared, min(extent_of(loop), FULL_ROWS))
+        found = shared, min(extent_of(loop), FULL_ROWS)
+        if shared and (found > most or (found == most and shared < 8)):
+            best, most = loop, found
     return best
 
 
@@ -207,9 +215,10 @@ def _overlaps(index: Expr, var: Var, steps: dict[Var, int]) -> bool:
 
 
 def _picks_lanes(plan: _Plan) -> bool:
-    """True if a value under a condition is read with a step between lanes, which takes instructions for each."""
-    choices = [call for call in collect(plan.nest.store.value, Call) if is_choice(call)]
-    return any([plan.nest.stride(load, plan.columns) > 1 for call in choices for load in collect(call, BufferLoad)])
+    """True if a value is read with a step between lanes that takes instructions for each: under a condition, or without masks."""
+    value = plan.nest.store.value
+    alone = [call for call in collect(value, Call) if is_choice(call)] if machine_in_use().masks else [value]
+    return any([plan.nest.stride(load, plan.columns) > 1 for part in alone for load in collect(part, BufferLoad)])
 
 
 class _Tile:
@@ -258,16 +267,17 @@ class _Tile:
             own = 2
         own += int(own == 1 and most > 1 and window <= WINDOW)
         vectors = self.height * -(-self.width // self.plan.lanes)
+        size = vectors * (self.plan.lanes if _picks_lanes(self.plan) else 1)
         if len(loops) == 1 and fixed[0] and self.plan.rows is not None and not self.plan.windows:
             # what all rows read stays in registers from tile to tile
             kept = (extent_of(loops[0]) + self.plan.height) * (self.plan.width // self.plan.lanes)
             own = int(own or kept <= machine_in_use().registers)
+        elif len(loops) == 1 and fixed[0] and extent_of(loops[0]) <= SHORT and machine_in_use().masks:
+            own = int(own or extent_of(loops[0]) * size <= SHORT_VECTORS)
         steps = accumulate([extent_of(loop) for loop in reversed(loops)][:most], times)
         counts = [1, *steps]
-        size = vectors * (self.plan.lanes if _picks_lanes(self.plan) else 1)
-        written = choose(
-            block, "written", range(most + 1), own, max(own, sum([n * size <= WRITTEN for n in counts[1:]]))
-        )
+        fits = sum([n * size <= WRITTEN for n in counts[1:]])
+        written = choose(block, "written", range(most + 1), min(own, fits), fits)
         room = written or vectors <= machine_in_use().registers * SUMS_OF_STEPS
         turns = max(4, WRITTEN // max(1, counts[written] * size))
         unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4 if room else 1, turns)
