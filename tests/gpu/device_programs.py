@@ -150,8 +150,8 @@ def scalar_expressions(dtype: str) -> dict[str, list[str]]:
     tests = [f"X[tx] {op} Y[tx]" for op in ("<", "==", ">=")]
     if dtype in FLOATS:
         same += ["X[tx] / Y[tx]", "T.fma(X[tx], Y[tx], X[tx])", "T.ldexp(X[tx], tx)"]
-        same += [f"T.{name}(X[tx])" for name in UNARY_MATH.split()]
-        same += [f"T.{name}(X[tx], Y[tx])" for name in BINARY_MATH.split() if name != "ldexp"]
+        same += [f"T.{name}(X[tx])" for name in UNARY_MATH]
+        same += [f"T.{name}(X[tx], Y[tx])" for name in BINARY_MATH if name != "ldexp"]
         tests += [f"T.{name}(X[tx])" for name in ("isnan", "isinf", "isfinite")]
     elif dtype != "bool":
         same += [f"T.{name}(X[tx])" for name in ("popcount", "clz", "bitwise_not", "abs")]

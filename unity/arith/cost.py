@@ -26,7 +26,7 @@ from .formula import NoFormula, from_formula, to_formula
 
 WORK = "tir.work"
 """Attribute of a scheduled program: formulas (`formula.py`) of the operations, bytes read and bytes written of its source."""
-_MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
+_MATH = {f"T.{name}" for name in UNARY_MATH + BINARY_MATH}
 TYPICAL = 64
 """Value of a symbol where two counts must be compared that no proof orders."""
 

@@ -82,7 +82,7 @@ def lifted(c: ExprCompiler, call: Call, function: Function) -> Closure:
     return lambda env: numbers.number(function(*[arrays.typed(a(env), s) for a, s in zip(args, sources)]), target)
 
 
-@register(*UNARY_MATH.split())
+@register(*UNARY_MATH)
 def _unary(c: ExprCompiler, call: Call) -> Closure:
     name, dtype = short_name(call), dtype_of(call.args[0])
     if dtype.is_float:

@@ -28,7 +28,7 @@ FEW = 8
 PARALLEL_CHUNK = "parallel_chunk"
 """Key of an attribute around a parallel loop: the iterations that a thread takes at a time (`chunk_parallel`)."""
 
-MATH_CALLS = frozenset([f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())])
+MATH_CALLS = frozenset([f"T.{name}" for name in UNARY_MATH + BINARY_MATH])
 """Mathematical functions."""
 
 
