@@ -31,6 +31,12 @@ class TextError(Exception):
         self.start, self.end = start or 0, end or 0
 
 
+def error_at(token: Token, code: str, message: str, help: str | None = None, width: int | None = None) -> TextError:
+    """The error of a token, or of its last ``width`` characters."""
+    start = token.start_pos if width is None else (token.end_pos or 0) - width
+    return TextError(code, message, start, token.end_pos, help)
+
+
 class Layout(PostLex):
     """Turns newlines into ``_NEWLINE``, ``_INDENT``, ``_DEDENT``; one object per parser, reset at each text.
 
@@ -74,29 +80,21 @@ class Layout(PostLex):
                 self._count_branch(token)
             count += 1
             if count > MAX_STATEMENT_TOKENS:
-                raise TextError(
-                    "E105", f"a statement of more than {MAX_STATEMENT_TOKENS} words", token.start_pos, token.end_pos,
-                    "pass large data as a constant of the enclosing scope",
-                )  # fmt: skip
+                help = "pass large data as a constant of the enclosing scope"
+                raise error_at(token, "E105", f"a statement of more than {MAX_STATEMENT_TOKENS} words", help)
             if kind in _OPENING:
                 brackets.append(token)
                 if len(brackets) > MAX_BRACKETS:
-                    raise TextError(
-                        "E105", f"more than {MAX_BRACKETS} brackets inside each other", token.start_pos,
-                        token.end_pos, "bind parts of the expression to names",
-                    )  # fmt: skip
+                    help = "bind parts of the expression to names"
+                    raise error_at(token, "E105", f"more than {MAX_BRACKETS} brackets inside each other", help)
             elif kind in _CLOSING:
                 if brackets and _OPENING[brackets[-1].type] != kind:
-                    opened = brackets[-1]
-                    raise TextError(
-                        "E102", f"{token.value!r} does not close {opened.value!r}", token.start_pos, token.end_pos, None
-                    )
+                    raise error_at(token, "E102", f"{token.value!r} does not close {brackets[-1].value!r}")
                 if brackets:
                     brackets.pop()
             yield token
         if brackets:
-            opened = brackets[0]
-            raise TextError("E102", f"{opened.value!r} is never closed", opened.start_pos, opened.end_pos, None)
+            raise error_at(brackets[0], "E102", f"{brackets[0].value!r} is never closed")
         while len(self.indents) > 1:
             self.indents.pop()
             yield Token("_DEDENT", "")
@@ -106,15 +104,13 @@ class Layout(PostLex):
         if token.type != "ELSE":
             self.branches[-1] = self.branches[-1] + 1 if token.type == "ELIF" else 0
         if token.type == "ELIF" and sum(self.branches) > MAX_BRANCHES:
-            raise TextError(
-                "E105", f"more than {MAX_BRANCHES} branches of conditionals inside each other", token.start_pos, token.end_pos,
-                "write conditionals one after the other, or look a value up in a buffer",
-            )  # fmt: skip
+            help = "write conditionals one after the other, or look a value up in a buffer"
+            raise error_at(token, "E105", f"more than {MAX_BRANCHES} branches of conditionals inside each other", help)
 
     def _first(self, token: Token) -> Iterator[Token]:
         width = _width(token)
         if width:
-            raise TextError("E103", "unexpected indentation", (token.end_pos or 0) - width, token.end_pos, None)
+            raise error_at(token, "E103", "unexpected indentation", width=width)
         return
         yield
 
@@ -123,13 +119,7 @@ class Layout(PostLex):
         indents = self.indents
         if width > indents[-1]:
             if len(indents) > MAX_INDENTS:
-                raise TextError(
-                    "E105",
-                    f"more than {MAX_INDENTS} levels of indentation",
-                    (token.end_pos or 0) - width,
-                    token.end_pos,
-                    None,
-                )
+                raise error_at(token, "E105", f"more than {MAX_INDENTS} levels of indentation", width=width)
             indents.append(width)
             self.branches.append(0)
             yield Token("_INDENT", token.value[-width:], token.start_pos, end_pos=token.end_pos)
@@ -139,10 +129,8 @@ class Layout(PostLex):
             self.branches.pop()
             yield Token("_DEDENT", "", token.start_pos, end_pos=token.end_pos)
         if width != indents[-1]:
-            raise TextError(
-                "E103", "this indentation matches no outer line", (token.end_pos or 0) - width, token.end_pos,
-                f"use {indents[-1]} columns, or {indents[-1] + 4} for a nested block",
-            )  # fmt: skip
+            help = f"use {indents[-1]} columns, or {indents[-1] + 4} for a nested block"
+            raise error_at(token, "E103", "this indentation matches no outer line", help, width)
 
 
 def _width(token: Token) -> int:
@@ -151,6 +139,5 @@ def _width(token: Token) -> int:
     if line.startswith("#"):
         return 0
     if "\t" in line or "\f" in line:
-        end = token.end_pos or 0
-        raise TextError("E104", "tab in the indentation", end - len(line), end, "indent with spaces")
+        raise error_at(token, "E104", "tab in the indentation", "indent with spaces", len(line))
     return len(line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
+from types import SimpleNamespace
 
 from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
@@ -19,7 +20,7 @@ from . import syntax as s
 from .layout import Layout, TextError
 from .quick import QuickParser
 from .tables import parser_of
-from .tree import TreeBuilder
+from .tree import RULES
 
 MAX_ERRORS = 20
 _WORK = 5_000_000
@@ -61,7 +62,7 @@ def grammar_parser() -> tuple[Lark, QuickParser, Layout]:
     """The parser of the grammar, its quick way, and what they read lines with. Made once in a process."""
     layout = Layout()
     grammar = resources.files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
-    parser = parser_of(grammar, layout, TreeBuilder(visit_tokens=False))
+    parser = parser_of(grammar, layout, SimpleNamespace(**RULES))
     return parser, QuickParser(parser, layout), layout
 
 

@@ -22,7 +22,7 @@ from ...ffi.cache.object_cache import cached
 _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "contextual", "maybe_placeholders": False}
 
 
-def parser_of(grammar: str, layout: PostLex, tree: lark.Transformer[Any, Any]) -> Lark:
+def parser_of(grammar: str, layout: PostLex, tree: object) -> Lark:
     """A parser of a grammar: ``layout`` rewrites its tokens, ``tree`` builds what it gives."""
     key = Key("grammar", tools=lark.__version__, options=repr(_OPTIONS), grammar=grammar)
     make = partial(Lark, grammar, postlex=layout, transformer=tree, **_OPTIONS)
@@ -42,7 +42,7 @@ def _dump(parser: Lark) -> bytes:
     ).encode()
 
 
-def _load(layout: PostLex, tree: lark.Transformer[Any, Any], kept: bytes) -> Lark:
+def _load(layout: PostLex, tree: object, kept: bytes) -> Lark:
     """A parser from its tables."""
     data, memo, tokens, rows = json.loads(kept)
     reduce = {~number: (1, {"@": number}) for number, _ in memo}
