@@ -31,7 +31,7 @@ def check_deep(fn: Any, report: Report) -> None:
     """Check one function of a module that is valid at level 1."""
     difference = first_difference(fn, fresh_copy(fn))
     if difference is not None:
-        report.add("E352", f"a copy of the function differs at {difference}", getattr(fn, "span", None))
+        report.add("E352", f"a copy of the function differs at {difference}", fn)
     if isinstance(fn, PrimFunc):
         for block in collect(fn.body, Block):
             _regions(block, report)
@@ -56,7 +56,7 @@ def _covered(block: Block, region: BufferRegion, declared: tuple[BufferRegion, .
     same = [d for d in declared if d.buffer is region.buffer]
     if not same:
         text = f"block {block.name} {what} {region.buffer.name} and does not declare it"
-        report.add("E350", text, block.span, f"add it to T.{what}(...)")
+        report.add("E350", text, block, f"add it to T.{what}(...)")
         return
     if len(same) > 1:
         return
@@ -66,7 +66,7 @@ def _covered(block: Block, region: BufferRegion, declared: tuple[BufferRegion, .
         limit = int_value(given.extent)
         if low is not None and extent is not None and limit is not None and not (low >= 0 and low + extent <= limit):
             text = f"block {block.name} {what} axis {axis} of {region.buffer.name} beyond the declared region"
-            report.add("E350", text, block.span)
+            report.add("E350", text, block)
 
 
 def _constant(a: Expr, b: Expr) -> int | None:
@@ -101,10 +101,10 @@ def _parallel(loop: For, report: Report) -> None:
             [collect(i, BufferLoad) for i in store.indices]
         ):
             continue
-        report.add(
-            "E351", f"every iteration of the parallel loop {loop.loop_var.name} writes the same elements of {store.buffer.name}",
-            store.span or loop.span,
-        )  # fmt: skip
+        text = (
+            f"every iteration of the parallel loop {loop.loop_var.name} writes the same elements of {store.buffer.name}"
+        )
+        report.add("E351", text, store.span or loop)
 
 
 def _grow(loop: For, dependent: set[Var]) -> None:

@@ -58,7 +58,7 @@ def check_fields(root: Node, report: Report) -> None:
         try:
             check_size(root)
         except VerifyError as error:
-            report.add("E348", error.message, error.span)
+            report.add("E348", error.message, error)
 
 
 def _repeated(root: Node) -> int | None:
@@ -97,10 +97,10 @@ def _report_fields(root: Node, report: Report) -> None:
             value = getattr(node, name)
             if check is not None and not check(value):
                 shown = type(value).__name__ if not isinstance(value, Node) else repr(value)
-                report.add(
-                    "E330", f"field {name} of {type(node).__name__} at {_text(path)} holds {shown}, expected {hint_text(hint)}",
-                    getattr(node, "span", None),
-                )  # fmt: skip
+                text = (
+                    f"field {name} of {type(node).__name__} at {_text(path)} holds {shown}, expected {hint_text(hint)}"
+                )
+                report.add("E330", text, node)
         if type(node) is TensorType and not _shape_agrees(node):
             report.add(
                 "E330", f"field shape of TensorType at {_text(path)} is not a shape of {node.ndim} dimensions", None

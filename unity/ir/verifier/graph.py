@@ -57,27 +57,27 @@ class GraphVerifier:
         defined = set(outer)
         for param in fn.params:
             if param.dataflow:
-                self.report.add("E334", f"parameter {param.name} is a dataflow variable", param.span)
+                self.report.add("E334", f"parameter {param.name} is a dataflow variable", param)
             self._define(param, defined)
             defined.update(bound_symbols(param.ty))
         try:
             promised_bounds(fn)
             noted_bounds(fn)
         except VerifyError as error:
-            self.report.add(error.code, error.message, error.span)
+            self.report.add(error.code, error.message, error)
         for param in fn.params:
             self._symbols(param.ty, defined, f"the type of parameter {param.name}", param.span)
         if type(fn.body) is not SeqExpr:
-            self.report.add("E331", "the body of a function must be a sequence of bindings", fn.span)
+            self.report.add("E331", "the body of a function must be a sequence of bindings", fn)
             return
         pure = fn.pure and not (fn.attrs.get("force_pure") or fn.attrs.get("relax.force_pure"))
         self.sequence(fn.body, defined, "a pure function" if pure else None)
         if is_subtype(fn.body.ty, fn.ret_ty) is Answer.NO:
-            self.report.add("E335", f"the function returns {fn.body.ty}, its type says {fn.ret_ty}", fn.span)
+            self.report.add("E335", f"the function returns {fn.body.ty}, its type says {fn.ret_ty}", fn)
 
     def _define(self, var: Var, defined: set[Var]) -> None:
         if var in self.bound:
-            self.report.add("E333", f"variable {var.name} is bound twice", var.span)
+            self.report.add("E333", f"variable {var.name} is bound twice", var)
         self.bound.add(var)
         defined.add(var)
 
@@ -106,14 +106,12 @@ class GraphVerifier:
                 if var.dataflow:
                     local.append(var)
                     if not dataflow:
-                        self.report.add(
-                            "E334", f"dataflow variable {var.name} is bound outside a dataflow block", var.span
-                        )
+                        self.report.add("E334", f"dataflow variable {var.name} is bound outside a dataflow block", var)
                 if isinstance(binding, MatchCast):
                     defined.update(bound_symbols(binding.target))
                     if is_subtype(binding.value.ty, binding.target) is Answer.NO:
                         self.report.add(
-                            "E335", f"match_cast from {binding.value.ty} to {binding.target} never holds", binding.span
+                            "E335", f"match_cast from {binding.value.ty} to {binding.target} never holds", binding
                         )
                     self._agree(binding.target, var.ty, f"variable {var.name}", binding.span)
                 elif isinstance(binding, VarBinding):
@@ -141,7 +139,7 @@ class GraphVerifier:
             self._condition(value)
             for branch in (value.then_branch, value.else_branch):
                 if type(branch) is not SeqExpr:
-                    self.report.add("E331", "a branch must be a sequence of bindings", value.span)
+                    self.report.add("E331", "a branch must be a sequence of bindings", value)
                 else:
                     self.sequence(branch, set(defined), pure)
                     self._agree(branch.ty, value.ty, "the conditional", value.span)
@@ -152,7 +150,7 @@ class GraphVerifier:
             inner.function(value, {v for v in defined if not v.dataflow})
             self.takes = self.takes or inner.takes
         elif type(value) is SeqExpr:
-            self.report.add("E331", "a sequence may stand only as a body or a branch", value.span)
+            self.report.add("E331", "a sequence may stand only as a body or a branch", value)
         else:
             self._leaf(value, defined, "a value")
 
@@ -164,7 +162,7 @@ class GraphVerifier:
         elif isinstance(ty, TensorType):
             ok = (ty.dtype is None or ty.dtype.is_bool) and ty.ndim in (0, -1)
         if not ok:
-            self.report.add("E335", f"a condition must be a bool scalar, got {ty}", value.span)
+            self.report.add("E335", f"a condition must be a bool scalar, got {ty}", value)
 
     def _leaf(self, expr: Expr, defined: set[Var], what: str) -> None:
         kind = type(expr)
@@ -175,35 +173,31 @@ class GraphVerifier:
             source = expr.tuple_value
             self._leaf(source, defined, what)
             if isinstance(source.ty, TupleType) and not 0 <= expr.index < len(source.ty.fields):
-                self.report.add("E335", f"there is no field {expr.index} in a value of type {source.ty}", expr.span)
+                self.report.add("E335", f"there is no field {expr.index} in a value of type {source.ty}", expr)
         elif isinstance(expr, Var):
             self._use(expr, defined)
         elif type(expr) is GlobalVar:
             if self.mod is not None and expr.name not in self.mod:
-                self.report.add("E337", f"the module has no function {expr.name}", expr.span)
+                self.report.add("E337", f"the module has no function {expr.name}", expr)
         elif kind in _ATOMS:
             return
         elif isinstance(expr, (If, SeqExpr, Function)) or (type(expr) is Call and is_graph_call(expr)):
-            self.report.add(
-                "E331",
-                f"{kind.__name__} stands inside {what}: bind it to a variable first",
-                getattr(expr, "span", None),
-            )
+            self.report.add("E331", f"{kind.__name__} stands inside {what}: bind it to a variable first", expr)
         elif type(expr) is ShapeExpr or isinstance(expr.ty, PrimType):
             for var in free_vars(expr):
                 if var not in defined:
-                    self.report.add("E338", f"symbol {var.name} in {what} is not defined", getattr(expr, "span", None))
+                    self.report.add("E338", f"symbol {var.name} in {what} is not defined", expr)
         else:
-            self.report.add("E331", f"{kind.__name__} cannot stand in a graph function", getattr(expr, "span", None))
+            self.report.add("E331", f"{kind.__name__} cannot stand in a graph function", expr)
 
     def _use(self, var: Var, defined: set[Var]) -> None:
         if var in defined:
             return
         if var in self.ended:
-            self.report.add("E334", f"dataflow variable {var.name} is used outside its block", var.span,
+            self.report.add("E334", f"dataflow variable {var.name} is used outside its block", var,
                             help="make it an output of the block")  # fmt: skip
         else:
-            self.report.add("E332", f"variable {var.name} is not defined here", var.span)
+            self.report.add("E332", f"variable {var.name} is not defined here", var)
 
     # ---- calls
 
@@ -215,18 +209,18 @@ class GraphVerifier:
             self._symbols(ty, defined, "a result type", call.span)
         if pure is not None and not self._is_pure(call):
             name = getattr(call.op, "name", "the callee")
-            self.report.add("E336", f"{name} has an effect and stands in {pure}", call.span,
+            self.report.add("E336", f"{name} has an effect and stands in {pure}", call,
                             help="use an ordinary binding block and mark the function pure=False")  # fmt: skip
         if is_unknown(call.ty):
-            self.report.add("E335", f"the call of {getattr(call.op, 'name', 'a value')} has no type", call.span)
+            self.report.add("E335", f"the call of {getattr(call.op, 'name', 'a value')} has no type", call)
             return
         try:
             inferred = infer_call(call)
         except TypeRuleError as error:
-            self.report.add(error.code, error.message, error.span or call.span, error.help)
+            self.report.add(error.code, error.message, error.span or call, error.help)
             return
         if is_subtype(inferred, call.ty) is Answer.NO and is_subtype(call.ty, inferred) is Answer.NO:
-            self.report.add("E335", f"the call has type {call.ty}, its rule gives {inferred}", call.span)
+            self.report.add("E335", f"the call has type {call.ty}, its rule gives {inferred}", call)
         self.takes = self.takes or call.op_name in IN_PLACE
         self._callee(call)
 
@@ -245,14 +239,14 @@ class GraphVerifier:
             fn = self.mod[call.op.name]
             count = len(fn.params) if isinstance(fn, (Function, PrimFunc)) else len(call.args)
             if count != len(call.args):
-                self.report.add("E337", f"{call.op.name} takes {count} arguments, got {len(call.args)}", call.span)
+                self.report.add("E337", f"{call.op.name} takes {count} arguments, got {len(call.args)}", call)
             elif isinstance(fn, PrimFunc):
                 self._fits(call, call.op.name, fn, [arg.ty for arg in call.args], call.args)
             elif isinstance(fn, Function):
                 for index, (param, arg) in enumerate(zip(fn.params, call.args)):
                     if is_subtype(arg.ty, param.ty) is Answer.NO:
                         text = f"argument {index + 1} of {call.op.name} must be {param.ty}, got {arg.ty}"
-                        self.report.add("E337", text, call.span)
+                        self.report.add("E337", text, call)
         elif name in ("R.call_dps", "R.call_inplace", "R.call_dps_with_grad") and len(call.args) >= 2:
             callee = call.args[0]
             if type(callee) is GlobalVar and callee.name in self.mod:
@@ -269,7 +263,7 @@ class GraphVerifier:
         if len(call.args) > 2 and isinstance(call.args[2].ty, ShapeType) and call.args[2].ty.values is not None:
             types += [v.ty for v in call.args[2].ty.values]
         if len(types) != len(fn.params):
-            self.report.add("E346", f"{name} takes {len(fn.params)} arguments, the call gives {len(types)}", call.span)
+            self.report.add("E346", f"{name} takes {len(fn.params)} arguments, the call gives {len(types)}", call)
             return
         self._fits(call, name, fn, types, call.args[1].fields if isinstance(call.args[1], Tuple) else ())
 
@@ -283,7 +277,7 @@ class GraphVerifier:
                 shown = param.name if buffer is None else buffer.name
                 arg = given[index] if index < len(given) else None
                 which = f" (argument {arg.name})" if isinstance(arg, Var) else ""
-                self.report.add("E346", f"{name}: parameter {shown}{which} {reason}", call.span)
+                self.report.add("E346", f"{name}: parameter {shown}{which} {reason}", call)
 
 
 def _parameter_mismatch(fn: PrimFunc, param: Var, ty: Type) -> str | None:

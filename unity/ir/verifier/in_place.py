@@ -108,11 +108,11 @@ class _Walk:
             mine = _flatten(fields[index])
             if not mine and self.report is not None:
                 text = f"argument {index + 1} of {named}, which writes into it, is a constant"
-                self.report.add("E339", text, call.span, "R.call_dps makes new memory for the result")
+                self.report.add("E339", text, call, "R.call_dps makes new memory for the result")
             for other, origins in enumerate(fields):
                 if other != index and mine & _flatten(origins) and self.report is not None:
                     text = f"arguments {index + 1} and {other + 1} of {named} are the same memory, and it writes into one of them"
-                    self.report.add("E339", text, call.span, _HELP)
+                    self.report.add("E339", text, call, _HELP)
             self.taken.update(dict.fromkeys(mine, named))
 
     def use(self, value: Expr) -> Origins:

@@ -65,13 +65,11 @@ class PrimVerifier:
             self._define_var(param)
         for param, buffer in fn.buffer_map.items():
             if param not in fn.params:
-                self.report.add(
-                    "E340", f"buffer {buffer.name} belongs to {param.name}, which is not a parameter", fn.span
-                )
+                self.report.add("E340", f"buffer {buffer.name} belongs to {param.name}, which is not a parameter", fn)
             dtype = element_type(param.ty)
             if dtype is None or dtype.code != "handle":
                 self.report.add(
-                    "E341", f"parameter {param.name} of buffer {buffer.name} must be a handle, is {dtype}", fn.span
+                    "E341", f"parameter {param.name} of buffer {buffer.name} must be a handle, is {dtype}", fn
                 )
             if buffer.data not in self.expr.vars:
                 self._define_var(buffer.data)
@@ -89,7 +87,7 @@ class PrimVerifier:
         if handler is None:
             code = "E344" if type(stmt) is Block else "E330"
             help = "a Block stands in a BlockRealize, with a value for each iterator" if code == "E344" else None
-            self.report.add(code, f"{type(stmt).__name__} cannot stand here", getattr(stmt, "span", None), help)
+            self.report.add(code, f"{type(stmt).__name__} cannot stand here", stmt, help)
         else:
             handler(stmt)
 
@@ -99,15 +97,15 @@ class PrimVerifier:
 
     def _define_var(self, var: Var) -> None:
         if var.dataflow:
-            self.report.add("E334", f"{var.name} is a dataflow variable, and no value of a graph function", var.span)
+            self.report.add("E334", f"{var.name} is a dataflow variable, and no value of a graph function", var)
         if var in self.bound:
-            self.report.add("E333", f"variable {var.name} is bound twice", var.span)
+            self.report.add("E333", f"variable {var.name} is bound twice", var)
         self.bound.add(var)
         self.expr.vars.add(var)
 
     def _define_buffer(self, buffer: Buffer) -> None:
         if buffer in self.bound:
-            self.report.add("E333", f"buffer {buffer.name} is declared twice", buffer.span)
+            self.report.add("E333", f"buffer {buffer.name} is declared twice", buffer)
         self.bound.add(buffer)
         self.expr.buffers.add(buffer)
 
@@ -120,10 +118,10 @@ class PrimVerifier:
             self.expr.integer(buffer.elem_offset, f"the offset of {buffer.name}")
         if buffer.strides and len(buffer.strides) != len(buffer.shape):
             self.report.add(
-                "E342", f"{buffer.name} has {len(buffer.shape)} axes and {len(buffer.strides)} strides", buffer.span
+                "E342", f"{buffer.name} has {len(buffer.shape)} axes and {len(buffer.strides)} strides", buffer
             )
         if not isinstance(buffer.data.ty, (PointerType, PrimType)):
-            self.report.add("E341", f"the data of {buffer.name} must be a pointer", buffer.span)
+            self.report.add("E341", f"the data of {buffer.name} must be a pointer", buffer)
 
     def _scoped(self, stmt: Stmt) -> None:
         """Check a statement; what it defines ends with it."""
@@ -137,14 +135,14 @@ class PrimVerifier:
     def _seq(self, stmt: SeqStmt) -> None:
         for part in stmt.stmts:
             if type(part) is SeqStmt:
-                self.report.add("E330", "a sequence stands directly inside a sequence", part.span)
+                self.report.add("E330", "a sequence stands directly inside a sequence", part)
             self.visit(part)
 
     def _for(self, stmt: For) -> None:
         name = stmt.loop_var.name
         dtype = element_type(stmt.loop_var.ty)
         if dtype is None or not dtype.is_integral or dtype.lanes != 1:
-            self.report.add("E343", f"loop variable {name} must be an integer, is {dtype}", stmt.span)
+            self.report.add("E343", f"loop variable {name} must be an integer, is {dtype}", stmt)
             dtype = None
         self.expr.integer(stmt.min, f"the start of loop {name}", dtype)
         self.expr.integer(stmt.extent, f"the extent of loop {name}", dtype)
@@ -152,13 +150,10 @@ class PrimVerifier:
             self.expr.integer(stmt.step, f"the step of loop {name}", dtype)
         if stmt.kind not in LOOP_KINDS:
             self.report.add(
-                "E343",
-                f"loop {name} has the unknown kind {stmt.kind!r}",
-                stmt.span,
-                f"use one of {', '.join(LOOP_KINDS)}",
+                "E343", f"loop {name} has the unknown kind {stmt.kind!r}", stmt, f"use one of {', '.join(LOOP_KINDS)}"
             )
         if (stmt.kind == "thread_binding") != (stmt.thread is not None):
-            self.report.add("E343", f"loop {name} of kind {stmt.kind} is bound to thread {stmt.thread}", stmt.span)
+            self.report.add("E343", f"loop {name} of kind {stmt.kind} is bound to thread {stmt.thread}", stmt)
         kind = "parallel" if stmt in self.turned else stmt.kind
         if kind in ("vectorized", "parallel"):
             load = certain_dependence(stmt, both_directions=kind == "parallel")
@@ -167,7 +162,7 @@ class PrimVerifier:
                     f"the loop {name}, which may run backwards," if stmt in self.turned else f"the {kind} loop {name}"
                 )
                 text = f"iterations of {loop} read elements of {load.node.buffer.name} that others write"
-                self.report.add("E351", text, load.node.span or stmt.span, "make the loop serial")
+                self.report.add("E351", text, load.node.span or stmt, "make the loop serial")
         variables = self.expr.vars
         self.expr.vars = set(variables)
         self._define_var(stmt.loop_var)
@@ -186,24 +181,22 @@ class PrimVerifier:
     def _jump(self, stmt: Break | Continue) -> None:
         word = type(stmt).__name__.lower()
         if not self.loops:
-            self.report.add("E345", f"{word} stands outside every loop", stmt.span)
+            self.report.add("E345", f"{word} stands outside every loop", stmt)
         elif word == "break" and self.loops[-1] in ("parallel", "thread_binding", "vectorized"):
-            self.report.add("E345", f"break cannot leave a {self.loops[-1]} loop", stmt.span)
+            self.report.add("E345", f"break cannot leave a {self.loops[-1]} loop", stmt)
 
     def _return(self, stmt: Return) -> None:
         if any([kind in ("parallel", "vectorized") for kind in self.loops]):
-            self.report.add("E345", "return cannot leave a parallel or vectorized loop", stmt.span)
+            self.report.add("E345", "return cannot leave a parallel or vectorized loop", stmt)
         void = self.ret_ty is None or (isinstance(self.ret_ty, TupleType) and not self.ret_ty.fields)
         if stmt.value is None:
             if not void:
-                self.report.add("E341", "a value must be returned", stmt.span)
+                self.report.add("E341", "a value must be returned", stmt)
             return
         self.expr(stmt.value)
         if not void and element_type(stmt.value.ty) is not element_type(self.ret_ty):
             self.report.add(
-                "E341",
-                f"the function returns {element_type(self.ret_ty)}, got {element_type(stmt.value.ty)}",
-                stmt.span,
+                "E341", f"the function returns {element_type(self.ret_ty)}, got {element_type(stmt.value.ty)}", stmt
             )
 
     def _if(self, stmt: IfThenElse) -> None:
@@ -216,7 +209,7 @@ class PrimVerifier:
         self.expr(stmt.value)
         declared, given = element_type(stmt.var.ty), element_type(stmt.value.ty)
         if declared is not given:
-            self.report.add("E341", f"{stmt.var.name} is {declared}, its value {given}", stmt.span)
+            self.report.add("E341", f"{stmt.var.name} is {declared}, its value {given}", stmt)
         self._define_var(stmt.var)
 
     def _evaluate(self, stmt: Evaluate) -> None:
@@ -237,7 +230,7 @@ class PrimVerifier:
             self.report.add(
                 "E341",
                 f"{dtype} is stored into {lanes} elements of {stmt.buffer.name} ({stmt.buffer.dtype.name})",
-                stmt.span,
+                stmt,
             )
 
     def _alloc(self, stmt: AllocBuffer | AllocConst) -> None:
@@ -245,16 +238,14 @@ class PrimVerifier:
         self._define_var(stmt.buffer.data)
         self._define_buffer(stmt.buffer)
         if isinstance(stmt, AllocConst) and stmt.data.data_type is not stmt.buffer.dtype.element:
-            self.report.add(
-                "E341", f"{stmt.buffer.name} is {stmt.buffer.dtype.name}, its data {stmt.data.dtype}", stmt.span
-            )
+            self.report.add("E341", f"{stmt.buffer.name} is {stmt.buffer.dtype.name}, its data {stmt.data.dtype}", stmt)
 
     def _decl(self, stmt: DeclBuffer) -> None:
         if stmt.buffer.data not in self.expr.vars:
             self.report.add(
                 "E340",
                 f"buffer {stmt.buffer.name} is declared over the undefined pointer {stmt.buffer.data.name}",
-                stmt.span,
+                stmt,
             )
         self._buffer_fields(stmt.buffer)
         self._define_buffer(stmt.buffer)
@@ -276,7 +267,7 @@ class PrimVerifier:
         with self.report.at(f"block {block.name}"):
             if len(stmt.iter_values) != len(block.iter_vars):
                 text = f"block {block.name} has {len(block.iter_vars)} iterators, {len(stmt.iter_values)} values"
-                self.report.add("E344", text, stmt.span)
+                self.report.add("E344", text, stmt)
             for iter_var, value in zip(block.iter_vars, stmt.iter_values):
                 self.expr.integer(value, f"the value of {iter_var.var.name}", element_type(iter_var.var.ty))
             variables, buffers = self.expr.vars, self.expr.buffers
@@ -304,25 +295,25 @@ class PrimVerifier:
     def _iterator(self, iter_var: IterVar, block: Block) -> None:
         name = iter_var.var.name
         if iter_var.kind not in ITER_KINDS:
-            self.report.add("E344", f"iterator {name} has the unknown kind {iter_var.kind!r}", iter_var.span,
+            self.report.add("E344", f"iterator {name} has the unknown kind {iter_var.kind!r}", iter_var,
                             f"use one of {', '.join(ITER_KINDS)}")  # fmt: skip
         dtype = element_type(iter_var.var.ty)
         if dtype is None or not dtype.is_integral:
             self.report.add(
-                "E344", f"iterator {name} must be an integer, is {dtype}", iter_var.span, 'e.g. Var(name, "int64")'
+                "E344", f"iterator {name} must be an integer, is {dtype}", iter_var, 'e.g. Var(name, "int64")'
             )
         elif iter_var.dom is not None:
             self.expr.integer(iter_var.dom.min, f"the domain of {name}", dtype)
             self.expr.integer(iter_var.dom.extent, f"the domain of {name}", dtype)
         else:
-            self.report.add("E344", f"iterator {name} of block {block.name} has no domain", iter_var.span)
+            self.report.add("E344", f"iterator {name} of block {block.name} has no domain", iter_var)
 
     def _region(self, region: BufferRegion) -> None:
         if region.buffer not in self.expr.buffers:
-            self.report.add("E340", f"buffer {region.buffer.name} is not declared here", region.span)
+            self.report.add("E340", f"buffer {region.buffer.name} is not declared here", region)
         if len(region.region) != len(region.buffer.shape):
             text = f"{region.buffer.name} has {len(region.buffer.shape)} axes, its region {len(region.region)}"
-            self.report.add("E342", text, region.span)
+            self.report.add("E342", text, region)
         for bounds in region.region:
             self.expr.integer(bounds.min, f"a region of {region.buffer.name}")
             self.expr.integer(bounds.extent, f"a region of {region.buffer.name}")
@@ -332,7 +323,7 @@ class PrimVerifier:
         buffer = match.buffer
         if buffer.dtype.element is not match.source.buffer.dtype.element:
             self.report.add("E341", f"{buffer.name} ({buffer.dtype.name}) views {match.source.buffer.name}"
-                            f" ({match.source.buffer.dtype.name})", match.span)  # fmt: skip
+                            f" ({match.source.buffer.dtype.name})", match)  # fmt: skip
         self._define_var(buffer.data)
         for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             if type(value) is Var and value not in self.expr.vars:

@@ -28,8 +28,9 @@ class Report:
         finally:
             self.path.pop()
 
-    def add(self, code: str, message: str, span: Span | None, help: str | None = None) -> None:
-        """Record a violation at the present path."""
+    def add(self, code: str, message: str, at: object, help: str | None = None) -> None:
+        """Record a violation at the present path, and at the place of a node."""
         if len(self.errors) < MAX_ERRORS:
+            place = at if isinstance(at, Span) else getattr(at, "span", None)
             notes = [Note(f"in {'.'.join(self.path)}")] if self.path else []
-            self.errors.append(VerifyError(code, message, span, notes, help))
+            self.errors.append(VerifyError(code, message, place, notes, help))

@@ -8,6 +8,7 @@ from typing import Any
 from ...ffi.dtype import DataType
 from ..analysis.asynchronous import problem_of
 from ..buffer import Buffer
+from ..build import wrap_int
 from ..expr import Call, ExternFunc, FloatImm, GlobalVar, IntImm, Op, StringImm, Var
 from ..function import PrimFunc
 from ..intrinsic import INTRINSICS
@@ -75,9 +76,7 @@ class ScalarVerifier:
         """Check an expression."""
         handler = self.handlers.get(type(expr))
         if handler is None:
-            self.report.add(
-                "E341", f"{type(expr).__name__} cannot stand in a tensor program", getattr(expr, "span", None)
-            )
+            self.report.add("E341", f"{type(expr).__name__} cannot stand in a tensor program", expr)
         else:
             handler(expr)
 
@@ -85,19 +84,22 @@ class ScalarVerifier:
 
     def bad(self, expr: Any, message: str) -> None:
         """Record a data type violation."""
-        self.report.add("E341", message, getattr(expr, "span", None))
+        self.report.add("E341", message, expr)
+
+    def type_of(self, expr: Expr) -> DataType | None:
+        """Check an expression; its data type."""
+        self.visit(expr)
+        return element_type(expr.ty)
 
     def condition(self, expr: Expr, what: str) -> None:
         """An expression used as a scalar condition."""
-        self.visit(expr)
-        dtype = element_type(expr.ty)
+        dtype = self.type_of(expr)
         if dtype is None or not dtype.is_bool or dtype.lanes != 1:
             self.bad(expr, f"{what} must be bool, got {dtype}")
 
     def integer(self, expr: Expr, what: str, like: DataType | None = None) -> None:
         """An expression used as a scalar integer (of one certain type)."""
-        self.visit(expr)
-        dtype = element_type(expr.ty)
+        dtype = self.type_of(expr)
         if dtype is None or not dtype.is_integral or dtype.lanes != 1:
             self.bad(expr, f"{what} must be an integer, got {dtype}")
         elif like is not None and dtype is not like:
@@ -108,7 +110,7 @@ class ScalarVerifier:
 
     def _var(self, expr: Var) -> None:
         if expr not in self.vars:
-            self.report.add("E340", f"variable {expr.name} is not defined here", expr.span)
+            self.report.add("E340", f"variable {expr.name} is not defined here", expr)
 
     def _int(self, expr: IntImm) -> None:
         dtype = expr.ty.dtype
@@ -116,11 +118,8 @@ class ScalarVerifier:
             self.bad(expr, f"an integer constant cannot be {dtype.name}")
         elif dtype.is_bool and expr.value not in (0, 1):
             self.bad(expr, f"{expr.value} is not a bool")
-        elif dtype.is_integral:
-            low = -(1 << (dtype.bits - 1)) if dtype.is_int and dtype.bits > 1 else 0
-            high = (1 << (dtype.bits - (1 if dtype.is_int and dtype.bits > 1 else 0))) - 1
-            if not low <= expr.value <= high:
-                self.bad(expr, f"{expr.value} is outside the range of {dtype.name}")
+        elif dtype.is_integral and wrap_int(expr.value, dtype) != expr.value:
+            self.bad(expr, f"{expr.value} is outside the range of {dtype.name}")
 
     def _float(self, expr: FloatImm) -> None:
         if not expr.ty.dtype.is_float or expr.ty.dtype.lanes != 1:
@@ -248,17 +247,15 @@ class ScalarVerifier:
     def access(self, node: Any, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> int:
         """An access to a buffer; returns the number of lanes that the indices select."""
         if buffer not in self.buffers:
-            self.report.add("E340", f"buffer {buffer.name} is not declared here", node.span)
+            self.report.add("E340", f"buffer {buffer.name} is not declared here", node)
         if len(indices) != len(buffer.shape):
-            self.report.add(
-                "E342", f"{buffer.name} has {len(buffer.shape)} axes, indexed with {len(indices)}", node.span
-            )
+            self.report.add("E342", f"{buffer.name} has {len(buffer.shape)} axes, indexed with {len(indices)}", node)
         lanes = 1
         for index in indices:
             self.visit(index)
             dtype = element_type(index.ty)
             if dtype is None or not dtype.is_integral:
-                self.report.add("E342", f"an index of {buffer.name} must be an integer, got {dtype}", node.span)
+                self.report.add("E342", f"an index of {buffer.name} must be an integer, got {dtype}", node)
             else:
                 lanes = max(lanes, dtype.lanes)
         if predicate is not None:
@@ -266,7 +263,7 @@ class ScalarVerifier:
             dtype = element_type(predicate.ty)
             if dtype is None or not dtype.is_bool or dtype.lanes != lanes or lanes == 1:
                 self.report.add(
-                    "E342", f"the predicate of an access to {buffer.name} must be bool with {lanes} lanes", node.span
+                    "E342", f"the predicate of an access to {buffer.name} must be bool with {lanes} lanes", node
                 )
         return lanes
 
@@ -292,11 +289,11 @@ class ScalarVerifier:
         row = INTRINSICS.get(callee.name) if type(callee) is Op else None
         if row is None:
             name = getattr(callee, "name", type(callee).__name__)
-            self.report.add("E347", f"{name} is not an intrinsic of tensor programs", expr.span)
+            self.report.add("E347", f"{name} is not an intrinsic of tensor programs", expr)
             return
         least, most = row.arity
         if len(expr.args) < least or (most >= 0 and len(expr.args) > most):
-            self.report.add("E347", f"{row.name} cannot take {len(expr.args)} arguments", expr.span)
+            self.report.add("E347", f"{row.name} cannot take {len(expr.args)} arguments", expr)
             return
         self._argument_kinds(expr, row.name)
         problem = problem_of(expr)
@@ -345,24 +342,20 @@ class ScalarVerifier:
             return
         fn = self.mod.functions.get(callee.name)
         if fn is None:
-            self.report.add("E337", f"the module has no function {callee.name}", expr.span)
+            self.report.add("E337", f"the module has no function {callee.name}", expr)
         elif not isinstance(fn, (PrimFunc, ExternFunc)):
-            self.report.add("E337", f"{callee.name} is a graph function: a tensor program cannot call it", expr.span)
+            self.report.add("E337", f"{callee.name} is a graph function: a tensor program cannot call it", expr)
         elif isinstance(fn, PrimFunc):
             if len(fn.params) != len(expr.args):
-                self.report.add(
-                    "E337", f"{callee.name} takes {len(fn.params)} arguments, got {len(expr.args)}", expr.span
-                )
+                self.report.add("E337", f"{callee.name} takes {len(fn.params)} arguments, got {len(expr.args)}", expr)
                 return
             taken = element_type(expr.ty)
             given_back = fn.ret_ty.dtype if isinstance(fn.ret_ty, PrimType) else DataType("void")
             if given_back.code == "void" and not is_statement:
-                self.report.add("E337", f"{callee.name} returns nothing: a call of it is not a value", expr.span)
+                self.report.add("E337", f"{callee.name} returns nothing: a call of it is not a value", expr)
             if given_back.code != "void" and taken is not given_back and (taken is None or taken.code != "void"):
-                self.report.add("E337", f"{callee.name} returns {given_back.name}, taken as {taken}", expr.span)
+                self.report.add("E337", f"{callee.name} returns {given_back.name}, taken as {taken}", expr)
             for param, arg in zip(fn.params, expr.args):
                 wanted, given = element_type(param.ty), element_type(arg.ty)
                 if wanted is not given:
-                    self.report.add(
-                        "E337", f"{callee.name}: parameter {param.name} is {wanted}, got {given}", expr.span
-                    )
+                    self.report.add("E337", f"{callee.name}: parameter {param.name} is {wanted}, got {given}", expr)

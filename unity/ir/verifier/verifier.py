@@ -39,9 +39,7 @@ def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[Veri
                 symbol = fn.attrs.get("global_symbol") if isinstance(fn, (Function, PrimFunc)) else None
                 if isinstance(symbol, str) and symbols.setdefault(symbol, name) != name:
                     report.add(
-                        "E337",
-                        f"functions {symbols[symbol]} and {name} have the global symbol {symbol!r} both",
-                        fn.span,
+                        "E337", f"functions {symbols[symbol]} and {name} have the global symbol {symbol!r} both", fn
                     )
                 if isinstance(fn, Function):
                     graph = GraphVerifier(report, module)
