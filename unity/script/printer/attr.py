@@ -23,7 +23,7 @@ from ...ir.node import Node
 from ...ir.scalar import CommReducer, IterVar
 from ...ir.types import Expr, Type
 from ...support.errors import InternalError
-from .core import EXPRS, RAW, Printer, quote
+from .core import EXPRS, RAW, Printer, closing, quote
 from .scalar import comm_reducer, float_text, index_map, iter_var, region
 
 _VDEVICE = {"target", "id", "scope"}
@@ -92,12 +92,8 @@ def _unspelled(p: Printer, value: Any) -> None:
 def _items(p: Printer, values: Any, is_tuple: bool) -> None:
     is_tuple = is_tuple and not p.dialect.tvm
     p.put("(" if is_tuple else "[")
-    for number, item in enumerate(values):
-        p.put(", " if number else "")
-        attr(p, item)
-    if is_tuple and len(values) == 1:
-        p.put(",")
-    p.put(")" if is_tuple else "]")
+    p.joined(values, attr)
+    p.put(closing(values) if is_tuple else "]")
 
 
 def attr_dict(p: Printer, values: dict[Any, Any]) -> None:
@@ -115,14 +111,17 @@ def attr_dict(p: Printer, values: dict[Any, Any]) -> None:
         p.put(")")
         return
     p.put("{")
-    for number, (key, item) in enumerate(values.items()):
-        p.put(", " if number else "")
-        if p.dialect.tvm and isinstance(key, str) and key.startswith("tir."):
-            key = "tirx." + key[4:]
-        attr(p, key)
-        p.put(": ")
-        attr(p, item)
+    p.joined(values.items(), _entry)
     p.put("}")
+
+
+def _entry(p: Printer, entry: tuple[Any, Any]) -> None:
+    key, item = entry
+    if p.dialect.tvm and isinstance(key, str) and key.startswith("tir."):
+        key = "tirx." + key[4:]
+    attr(p, key)
+    p.put(": ")
+    attr(p, item)
 
 
 def _python_float(value: float) -> str:
@@ -184,9 +183,9 @@ def tensor_text(p: Printer, data: Tensor, function: str) -> str:
         literal = _default_nans(array)
     if literal:
         return f'{function}({_nested(array, dtype)}, "{dtype.name}")'
-    shape = ", ".join([str(n) for n in array.shape]) + ("," if array.ndim == 1 else "")
+    shape = ", ".join([str(n) for n in array.shape]) + closing(array.shape)
     coded = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
-    return f'{function}_bytes("{coded}", ({shape}), "{dtype.name}")'
+    return f'{function}_bytes("{coded}", ({shape}, "{dtype.name}")'
 
 
 def _constant(p: Printer, node: Constant, where: str) -> None:

@@ -91,9 +91,7 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
     for word, regions in (("T.reads", node.reads), ("T.writes", node.writes)):
         if regions is not None:
             p.line(f"{word}(")
-            for number, part in enumerate(regions):
-                p.put(", " if number else "")
-                region(p, part)
+            p.joined(regions, region)
             p.put(")")
     if node.annotations:
         p.line(f"{p.word('T.block_attr')}(")

@@ -7,7 +7,7 @@ only grows, so printing is linear in the length of the text, however deep the tr
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,11 @@ def quote(text: str) -> str:
         return f'"{text}"'
     escaped = text.encode("unicode_escape", "surrogatepass").decode("ascii")
     return '"' + escaped.replace('"', '\\"') + '"'
+
+
+def closing(items: Sized) -> str:
+    """The end of a tuple."""
+    return ",)" if len(items) == 1 else ")"
 
 
 class Printer:
@@ -186,12 +191,19 @@ class Printer:
 
     def exprs(self, nodes: Any, where: str = VALUE) -> None:
         """Write expressions separated by commas."""
-        first = True
-        for node in nodes:
-            if not first:
-                self.out.append(", ")
-            first = False
+        separator = ""
+        for node in nodes:  # without ``joined``, which would stand on the stack of a deep tree
+            self.out.append(separator)
+            separator = ", "
             self.expr(node, where)
+
+    def joined(self, items: Iterable[Any], emit: Emit) -> None:
+        """Write items separated by commas."""
+        separator = ""
+        for item in items:
+            self.out.append(separator)
+            separator = ", "
+            emit(self, item)
 
     def type(self, node: Any) -> None:
         """Write a type."""

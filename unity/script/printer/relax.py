@@ -39,10 +39,10 @@ from ...op.common.table import R
 from ..spelling.spelling import TVM_ATTRIBUTES
 from .attr import attr
 from .comments import comments
-from .core import EXPRS, INDEX, VALUE, Printer, quote
+from .core import EXPRS, INDEX, VALUE, Printer, closing, quote
 from .intrinsic import intrinsic
 from .tir import costs, declarations, open_body, prim_func
-from .types import same_type, types
+from .types import same_type
 
 LEAVES = (Var, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
 """Values that end a branch without a binding of their own."""
@@ -99,18 +99,12 @@ def _tuple(p: Printer, node: Tuple, where: str) -> None:
         return
     if all([type(field.ty) is ty.PrimType for field in node.fields]):  # (n, m) alone would read as a shape
         p.put("R.tuple(")
-        _values(p, node.fields)
+        p.joined(node.fields, graph_value)
         p.put(")")
         return
     p.put("(")
-    _values(p, node.fields)
-    p.put(",)" if len(node.fields) == 1 else ")")
-
-
-def _values(p: Printer, nodes: tuple[Expr, ...]) -> None:
-    for number, item in enumerate(nodes):
-        p.put(", " if number else "")
-        graph_value(p, item)
+    p.joined(node.fields, graph_value)
+    p.put(closing(node.fields))
 
 
 def _item(p: Printer, node: TupleGetItem, where: str) -> None:
@@ -139,7 +133,7 @@ def _call(p: Printer, node: Call, where: str) -> None:
     if p.level == "T":
         p.exprs(node.args, VALUE)
     else:
-        _values(p, node.args)
+        p.joined(node.args, graph_value)
     _keywords(p, node, node.attrs, bool(node.args))
     p.put(")")
 
@@ -151,8 +145,8 @@ def _keywords(p: Printer, node: Call, attrs: dict[str, Any], comma: bool) -> Non
         comma = True
     if node.ty_args:
         p.put(", ty_args=(" if comma else "ty_args=(")
-        types(p, node.ty_args)
-        p.put(",)" if len(node.ty_args) == 1 else ")")
+        p.joined(node.ty_args, Printer.type)
+        p.put(closing(node.ty_args))
 
 
 def _call_dps(p: Printer, node: Call, name: str) -> None:
@@ -172,7 +166,7 @@ def _call_dps(p: Printer, node: Call, name: str) -> None:
         p.type(node.ty_args[0])
     else:
         p.put("[")
-        types(p, node.ty_args)
+        p.joined(node.ty_args, Printer.type)
         p.put("]")
     if len(node.args) > 2:
         p.put(", tir_vars=", node.args[2])
@@ -394,9 +388,7 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
     p.line(f"def {name}(")
     p.bound.update(fn.params)
     outer_quoting, p.quoting = p.quoting, True
-    for number, param in enumerate(fn.params):
-        p.put(", " if number else "")
-        p.put(f"{p.name_of(param)}: ", param.ty)
+    p.joined(fn.params, lambda p, param: p.put(f"{p.name_of(param)}: ", param.ty))
     p.put(")")
     if not p.dialect.tvm or _bound_by_params(fn):  # TVM refuses symbols that only the body binds
         p.put(" -> ", fn.ret_ty)

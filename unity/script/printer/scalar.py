@@ -21,7 +21,7 @@ from ...ir.expr import FloatImm, IntImm, StringImm, Var
 from ...ir.types import Expr, PrimType, prim_type
 from ..spelling.ranges import stop_of
 from ..spelling.spelling import INFIX, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY
-from .core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
+from .core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, closing, quote
 
 _INFIX = {getattr(sc, row.node): row for row in INFIX.values() if row.node is not None}
 _INT32_RANGE = range(-(2**31), 2**31)
@@ -252,9 +252,7 @@ def index_map(p: Printer, node: IndexMap) -> None:
     p.bound.update(node.initial_indices)
     names = ", ".join([p.name_of(v) for v in node.initial_indices])
     p.put(
-        f"T.index_map(lambda{' ' if names else ''}{names}: (",
-        (node.final_indices, INDEX),
-        ",)" if len(node.final_indices) == 1 else ")",
+        f"T.index_map(lambda{' ' if names else ''}{names}: (", (node.final_indices, INDEX), closing(node.final_indices)
     )
     dtype = dtype_of((*node.initial_indices, *node.final_indices, IntImm(0, prim_type("int64")))[0]).name
     p.put(")" if dtype == "int64" else f', index_dtype="{dtype}")')
@@ -264,9 +262,7 @@ def _reduce(p: Printer, node: sc.Reduce, where: str) -> None:
     p.put("T.reduce(")
     comm_reducer(p, node.combiner)
     p.put(", source=[", (node.source, RAW), "], axis=[")
-    for number, axis in enumerate(node.axis):
-        p.put(", " if number else "")
-        iter_var(p, axis)
+    p.joined(node.axis, iter_var)
     p.put("], where=", (node.condition, RAW), f", value_index={node.value_index})")
 
 
@@ -316,15 +312,16 @@ def region(p: Printer, node: BufferRegion) -> None:
         p.put("[()]")
         return
     p.put("[")
-    for number, item in enumerate(node.region):
-        if number:
-            p.put(", ")
-        extent = item.extent
-        if type(extent) is IntImm and extent.value == 1 and extent.ty is item.min.ty:
-            p.expr(item.min, INDEX)
-        else:
-            bounds(p, item, ":")
+    p.joined(node.region, _interval)
     p.put("]")
+
+
+def _interval(p: Printer, node: Range) -> None:
+    extent = node.extent
+    if type(extent) is IntImm and extent.value == 1 and extent.ty is node.min.ty:
+        p.expr(node.min, INDEX)
+    else:
+        bounds(p, node, ":")
 
 
 EXPRS.update({

@@ -25,7 +25,7 @@ from ...support.recursion import deep_recursion
 from . import block as show_block, relax as show_relax
 from .attr import METADATA_KEY, attr, attr_dict
 from .comments import Comments, comments_above, comments_at_end, comments_below
-from .core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name, quote
+from .core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name
 from .highlight import ansi, html_block, wants_color
 from .scalar import bounds, comm_reducer, iter_var, region
 from .tir import buffer_arguments
@@ -160,7 +160,7 @@ def _module(p: Printer, mod: IRModule) -> None:
     for key, values in (("I.module_attrs", mod.attrs), ("I.module_global_infos", mod.global_infos)):
         if values:
             p.line(f"{key}(")
-            _global_infos(p, values) if values is mod.global_infos else attr_dict(p, values)
+            attr_dict(p, {name: list(rows) for name, rows in values.items()} if values is mod.global_infos else values)
             p.put(")")
             empty = False
     for name, fn in mod.functions.items():
@@ -173,18 +173,6 @@ def _module(p: Printer, mod: IRModule) -> None:
         p.line("pass")
     p.dedent()
     comments_below(p, source)
-
-
-def _global_infos(p: Printer, infos: dict[str, Any]) -> None:
-    """Tables of the module, each a list."""
-    p.put("{")
-    for number, (key, items) in enumerate(infos.items()):
-        p.put(f"{', ' if number else ''}{quote(key)}: [")
-        for index, item in enumerate(items):
-            p.put(", " if index else "")
-            attr(p, item)
-        p.put("]")
-    p.put("}")
 
 
 def _new_scope(p: Printer, taken: set[str]) -> None:
@@ -226,7 +214,7 @@ def _standalone(p: Printer, node: Any) -> None:
         attr(p, node)
 
 
-_GRAPH = frozenset(kind for kind in show_relax.LEAVES)
+_GRAPH = frozenset(show_relax.LEAVES)
 
 
 def _standalone_block(p: Printer, node: BindingBlock) -> None:

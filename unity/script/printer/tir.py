@@ -21,7 +21,7 @@ from ..spelling.ranges import stop_of
 from ..spelling.spelling import LOOP_CANONICAL
 from .attr import attr, attr_dict, tensor_text
 from .comments import comments
-from .core import INDEX, RAW, STMTS, Printer, quote
+from .core import INDEX, RAW, STMTS, Printer, closing, quote
 from .intrinsic import pointer_text
 from .scalar import indices
 
@@ -33,9 +33,9 @@ _HANDLE = prim_type("handle")
 
 def buffer_arguments(p: Printer, buffer: Buffer, scope: bool = True) -> None:
     """``(n, 4), "float32", strides=..., scope=...`` without what is the default."""
-    p.put("(", (buffer.shape, INDEX), ",), " if len(buffer.shape) == 1 else "), ", f'"{buffer.dtype.name}"')
+    p.put("(", (buffer.shape, INDEX), f'{closing(buffer.shape)}, "{buffer.dtype.name}"')
     if buffer.strides:
-        p.put(", strides=(", (buffer.strides, INDEX), ",)" if len(buffer.strides) == 1 else ")")
+        p.put(", strides=(", (buffer.strides, INDEX), closing(buffer.strides))
     if buffer.elem_offset is not None:
         p.put(", elem_offset=", (buffer.elem_offset, INDEX))
     if scope and buffer.scope != "global":

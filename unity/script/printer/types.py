@@ -5,33 +5,28 @@ Invariant: in a signature, dimensions with symbols are quoted, since their names
 
 from __future__ import annotations
 
-from functools import partial
-
 from ...ir import types as ty
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr, Type
 from ..spelling.ranges import same_expr
-from .core import INDEX, TYPES, Printer, quote
+from .core import INDEX, TYPES, Printer, closing, quote
 from .intrinsic import pointer_text
 
 
-def _dims(p: Printer, values: tuple[Expr, ...]) -> None:
-    """Comma-separated dimensions; inside a signature those with symbols are quoted."""
-    for number, value in enumerate(values):
-        p.put(", " if number else "")
-        if p.quoting and type(value) is not IntImm:
-            text = p.text_of(partial(p.expr, value, INDEX))
-            p.put(quote(text))
-        else:
-            p.expr(value, INDEX)
+def _dimension(p: Printer, value: Expr) -> None:
+    """A dimension; inside a signature one with symbols is quoted."""
+    if p.quoting and type(value) is not IntImm:
+        p.put(quote(p.text_of(lambda: p.expr(value, INDEX))))
+    else:
+        p.expr(value, INDEX)
 
 
 def _tensor_type(p: Printer, node: ty.TensorType) -> None:
     parts: list[str] = []
     shape = node.shape
     if type(shape) is ShapeExpr:
-        dims = p.text_of(lambda: _dims(p, shape.values))
-        parts.append(f"({dims},)" if len(shape.values) == 1 else f"({dims})")
+        dims = p.text_of(lambda: p.joined(shape.values, _dimension))
+        parts.append(f"({dims}{closing(shape.values)}")
     elif shape is not None:
         parts.append(p.text_of(lambda: p.expr(shape, INDEX)))
     if node.dtype is not None:
@@ -46,7 +41,7 @@ def _tensor_type(p: Printer, node: ty.TensorType) -> None:
 def _shape_type(p: Printer, node: ty.ShapeType) -> None:
     if node.values is not None:
         p.put("R.Shape([")
-        _dims(p, node.values)
+        p.joined(node.values, _dimension)
         p.put("])")
     else:
         p.put(f"R.Shape(ndim={node.ndim})" if node.ndim >= 0 else "R.Shape")
@@ -66,14 +61,8 @@ def _object_type(p: Printer, node: ty.ObjectType) -> None:
 
 def _tuple_type(p: Printer, node: ty.TupleType) -> None:
     p.put("R.Tuple(")
-    types(p, node.fields)
+    p.joined(node.fields, Printer.type)
     p.put(")")
-
-
-def types(p: Printer, nodes: tuple[Type, ...]) -> None:
-    """Types separated by commas."""
-    for number, item in enumerate(nodes):
-        p.put(", " if number else "", item)
 
 
 def _func_type(p: Printer, node: ty.FuncType) -> None:
@@ -85,8 +74,8 @@ def _func_type(p: Printer, node: ty.FuncType) -> None:
         p.put("None")
     else:
         p.put("(")
-        types(p, node.params)
-        p.put(",)" if len(node.params) == 1 else ")")
+        p.joined(node.params, Printer.type)
+        p.put(closing(node.params))
     p.put(", ", node.ret)
     if p.dialect.tvm or node.pure is (node.params is None):
         p.put(f", {node.pure}")
