@@ -1,6 +1,6 @@
 """Operators the interpreter defines itself: calls across the border, closures, memory, printing, assertions.
 
-``BUILTINS[name](evaluator, call, env)`` gives the value.
+``BUILTINS[name](evaluator, call, env, *values)`` gives the value, from those of the arguments: of a registered function its name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ....ffi.dtype import DataType
 from ....ffi.registry import CONTEXT
 from ....ffi.tensor import Tensor
 from ....support.errors import InterpreterError
-from ...expr import Call, GlobalVar, StringImm
+from ...expr import Call
 from ...types import TensorType, TupleType
 from .machine import allocate
 from .memory import Memory, Pointer, View
@@ -29,17 +29,12 @@ from .values import (
     to_value,
 )
 
-Builtin = Callable[[Any, Call, dict[Any, Any]], Any]
+Env = dict[Any, Any]
+Builtin = Callable[..., Any]
 
 
-def _shape_of_type(ev: Any, ty: TensorType, env: dict[Any, Any], span: Any) -> tuple[int, ...]:
-    if ty.shape is None or ty.dtype is None:
-        raise InterpreterError("E316", "an output needs a known shape and dtype", span)
-    return tuple(ev.visit(ty.shape, env))
-
-
-def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    args = list(ev.visit(call.args[1], env))
+def _call_dps(ev: Any, call: Call, env: Env, function: Any, given: Any, scalars: Any = ()) -> Any:
+    args = list(given)
     inplace = call.attrs.get("inplace_indices")
     results: list[View] = []
     extra: list[View] = []
@@ -48,36 +43,26 @@ def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
             view = args[inplace[k]]
             check(ty, view, env, ev.visit)
         else:
-            assert isinstance(ty, TensorType) and ty.dtype is not None
-            view = fresh_tensor(f"output {k} of {callee_name(call)}", _shape_of_type(ev, ty, env, call.span), ty.dtype)
+            if not isinstance(ty, TensorType) or ty.shape is None or ty.dtype is None:
+                raise InterpreterError("E316", "an output needs a known shape and dtype", call.span)
+            view = fresh_tensor(f"output {k} of {callee_name(call)}", tuple(ev.visit(ty.shape, env)), ty.dtype)
             extra.append(view)
         results.append(view)
-    scalars = list(ev.visit(call.args[2], env)) if len(call.args) > 2 else []
-    callee = call.args[0]
-    if isinstance(callee, GlobalVar) and callee.name in ev.machine.mod:
-        ev.call_function(callee.name, [*args, *extra, *scalars], call.span)
+    if isinstance(function, FunctionValue):
+        ev.apply(function, [*args, *extra, *scalars], call.span)
     else:
-        function = ev.visit(callee, env)
-        if isinstance(function, FunctionValue):
-            ev.apply(function, [*args, *extra, *scalars], call.span)
-        else:
-            foreign = [to_foreign(a, call.span) for a in args]
-            outputs = [Tensor(v.array()) for v in extra]
-            function(*foreign, *outputs, *scalars)
-            for view in extra:
-                view.mark_written()
+        foreign = [to_foreign(a, call.span) for a in args]
+        outputs = [Tensor(v.array()) for v in extra]
+        ev.visit(call.args[0], env)(*foreign, *outputs, *scalars)
+        for view in extra:
+            view.mark_written()
     return tuple(results) if isinstance(call.ty, TupleType) else results[0]
 
 
-def _call_tir_dyn(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    given = ev.visit(call.args[1], env)
+def _call_tir_dyn(ev: Any, call: Call, env: Env, function: Any, given: Any) -> tuple[()]:
     values = [given] if isinstance(given, ShapeValue) else list(given)
     args = [v for value in values for v in (value if isinstance(value, ShapeValue) else (value,))]
-    callee = call.args[0]
-    if isinstance(callee, GlobalVar) and callee.name in ev.machine.mod:
-        ev.call_function(callee.name, args, call.span)
-    else:
-        ev.apply(ev.visit(callee, env), args, call.span)
+    ev.apply(function, args, call.span)
     return ()
 
 
@@ -86,79 +71,67 @@ def callee_name(call: Call) -> str:
     return str(getattr(call.args[0], "name", getattr(call.args[0], "value", "function")))
 
 
-def _call_packed(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    callee = call.args[0]
-    function = callee.value if isinstance(callee, StringImm) else ev.visit(callee, env)
-    result = ev.apply(function, [ev.visit(a, env) for a in call.args[1:]], call.span)
+def _call_packed(ev: Any, call: Call, env: Env, function: Any, *given: Any) -> Any:
+    result = ev.apply(function, [*given], call.span)
     return result if result is not None else ()
 
 
-def _call_with_ctx(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    if callee_name(call) == "vm.builtin.invoke_closure":
-        function, *given = ev.visit(call.args[1], env)
-        return ev.apply(function, given, call.span)
-    callee = call.args[0]
-    function = callee.value if isinstance(callee, StringImm) else ev.visit(callee, env)
-    result = ev.apply(function, [CONTEXT, *ev.visit(call.args[1], env)], call.span)
-    return result if result is not None else ()
+def _call_with_ctx(ev: Any, call: Call, env: Env, function: Any, given: Any) -> Any:
+    if function == "vm.builtin.invoke_closure":
+        return _call_packed(ev, call, env, *given)
+    return _call_packed(ev, call, env, function, CONTEXT, *given)
 
 
-def _make_closure(ev: Any, call: Call, env: dict[Any, Any]) -> FunctionValue:
-    function, given = ev.visit(call.args[0], env), ev.visit(call.args[1], env)
+def _make_closure(ev: Any, call: Call, env: Env, function: Any, given: Any) -> FunctionValue:
     if not isinstance(function, FunctionValue):
         raise InterpreterError("E318", "R.make_closure takes a function of the module", call.span)
     return FunctionValue(function.callee, function.env, (*function.bound_args, *given))
 
 
-def _invoke_closure(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    return ev.apply(ev.visit(call.args[0], env), list(ev.visit(call.args[1], env)), call.span)
+def _invoke_closure(ev: Any, call: Call, env: Env, function: Any, given: Any) -> Any:
+    return ev.apply(function, list(given), call.span)
 
 
-def _print(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    values = [from_value(ev.visit(a, env)) for a in call.args]
+def _print(ev: Any, call: Call, env: Env, *given: Any) -> tuple[()]:
+    values = [from_value(v) for v in given]
     template = call.attrs.get("format", "")
     print(template.format(*values) if template else " ".join([str(v) for v in values]))
     return ()
 
 
-def _assert(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    if not scalar_of(ev.visit(call.args[0], env)):
-        values = [from_value(ev.visit(a, env)) for a in call.args[1:]]
+def _assert(ev: Any, call: Call, env: Env, condition: Any, *given: Any) -> tuple[()]:
+    if not scalar_of(condition):
+        values = [from_value(v) for v in given]
         template = call.attrs.get("format", "") or "assertion failed"
         raise InterpreterError("E314", template.format(*values), call.span)
     return ()
 
 
-def _null(ev: Any, call: Call, env: dict[Any, Any]) -> None:
+def _null(ev: Any, call: Call, env: Env) -> None:
     return None
 
 
-def _identity(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    return ev.visit(call.args[0], env)
+def _identity(ev: Any, call: Call, env: Env, value: Any, *rest: Any) -> Any:
+    return value
 
 
-def _copy(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    value = ev.visit(call.args[0], env)
+def _copy(ev: Any, call: Call, env: Env, value: Any, *rest: Any) -> Any:
     return to_value(array_of(value, call.span).copy()) if isinstance(value, View) else value
 
 
 # ---- memory
 
 
-def _builtin_alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
-    shape, dtype = ev.visit(call.args[0], env), ev.visit(call.args[1], env)
+def _builtin_alloc_tensor(ev: Any, call: Call, env: Env, shape: Any, dtype: Any, *rest: Any) -> View:
     return fresh_tensor("tensor", tuple(shape), DataType(dtype))
 
 
-def _alloc_storage(ev: Any, call: Call, env: dict[Any, Any]) -> Pointer:
-    size = ev.visit(call.args[0], env)
-    index = 2 if getattr(call.op, "name", "") == "R.vm.alloc_storage" else 3
-    dtype = DataType(ev.visit(call.args[index], env))
+def _alloc_storage(ev: Any, call: Call, env: Env, size: Any, *rest: Any) -> Pointer:
+    dtype = DataType(rest[1 if call.op_name == "R.vm.alloc_storage" else 2])
     return Pointer(allocate(math.prod(size) * dtype.itemsize, "storage"))
 
 
-def _alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
-    storage, offset, shape, dtype = [ev.visit(a, env) for a in call.args[:4]]
+def _alloc_tensor(ev: Any, call: Call, env: Env, storage: Any, offset: Any, shape: Any, dtype: Any, *rest: Any) -> View:
     if not isinstance(storage, Pointer):
         raise InterpreterError("E319", "a tensor is placed in something that is not a storage", call.span)
     kind = DataType(dtype)
@@ -179,36 +152,30 @@ def _forget(memory: Memory, start: int, end: int) -> None:
         memory.written[start:end] = bytes(end - start)
 
 
-def _kill_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    view = ev.visit(call.args[0], env)
+def _kill_tensor(ev: Any, call: Call, env: Env, view: Any) -> tuple[()]:
     if isinstance(view, View) and view.memory.written is not None:
         start = view.start + view.base * view.size
         _forget(view.memory, start, start + view.array().nbytes)
     return ()
 
 
-def _drop(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
+def _drop(ev: Any, call: Call, env: Env, value: Any) -> tuple[()]:
     """A reference is given up: what still refers to the object keeps it."""
-    ev.visit(call.args[0], env)
     return ()
 
 
-def _kill_storage(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    value = ev.visit(call.args[0], env)
+def _kill_storage(ev: Any, call: Call, env: Env, value: Any) -> tuple[()]:
     if isinstance(value, Pointer):
         if not value.memory.alive:
             raise InterpreterError("E319", "a storage is freed twice", call.span)
         value.memory.alive = False
         return ()
-    return _kill_tensor(ev, call, env)
+    return _kill_tensor(ev, call, env, value)
 
 
-def _view(ev: Any, call: Call, env: dict[Any, Any]) -> View:
-    source = ev.visit(call.args[0], env)
-    values = [ev.visit(a, env) for a in call.args[1:]]
-    shape = tuple(values[0]) if values and isinstance(values[0], tuple) else source.shape
-    dtype = DataType(values[1]) if len(values) > 1 and values[1] is not None else source.dtype
-    offset = values[2] if len(values) > 2 else 0
+def _view(ev: Any, call: Call, env: Env, source: Any, shape: Any = None, dtype: Any = None, offset: Any = 0) -> View:
+    shape = tuple(shape) if isinstance(shape, tuple) else source.shape
+    dtype = source.dtype if dtype is None else DataType(dtype)
     start = source.start + source.base * source.size + offset
     view = View(Pointer(source.memory, start), dtype, shape, (), 0, source.name)
     if offset < 0 or math.prod(shape) > view.count:

@@ -207,7 +207,8 @@ class GraphEvaluator:
             return self._scalar(expr, env)
         builtin = BUILTINS.get(callee.name)
         if builtin is not None:
-            return builtin(self, expr, env)
+            values = [a.name if type(a) is ExternFunc else self.visit(a, env) for a in expr.args]
+            return builtin(self, expr, env, *values)
         info = OPS.get(callee.name)
         if info is None or not callable(info.ref):
             reason = f": {info.ref}" if info is not None else ""
