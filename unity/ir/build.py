@@ -6,8 +6,8 @@ Not here: constants, casts and the typing of mixed operands (``constant.py``), w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from ..ffi.abi import DIVISIONS, INTEGERS
 from ..ffi.dtype import DataType
@@ -75,6 +75,13 @@ __all__ = [
 ]  # fmt: skip
 
 _BOOL = prim_type("bool")
+
+
+class Constructor(Protocol):
+    """A constructor of an operator of two operands."""
+
+    def __call__(self, a: Operand, b: Operand, span: Span | None = None) -> Expr:
+        """The node, or the constant that it is."""
 
 
 def _arith(cls: type[Binary], a: Operand, b: Operand, span: Span | None) -> Expr:
@@ -197,40 +204,16 @@ def bool_like(expr: Expr) -> PrimType:
     return _BOOL if lanes == 1 else prim_type(DataType("bool").with_lanes(lanes))
 
 
-def _compare(cls: type[Compare], a: Operand, b: Operand, span: Span | None) -> Expr:
-    x, y = unify(a, b)
-    value = _folded(cls, x, y)
-    return cls(x, y, bool_like(x), span) if value is None else IntImm(value, _BOOL, span)
+def _comparing(cls: type[Compare]) -> Constructor:
+    def construct(a: Operand, b: Operand, span: Span | None = None) -> Expr:
+        x, y = unify(a, b)
+        value = _folded(cls, x, y)
+        return cls(x, y, bool_like(x), span) if value is None else IntImm(value, _BOOL, span)
+
+    return construct
 
 
-def eq(a: Operand, b: Operand, span: Span | None = None) -> Expr:
-    """``a == b``."""
-    return _compare(EQ, a, b, span)
-
-
-def ne(a: Operand, b: Operand, span: Span | None = None) -> Expr:
-    """``a != b``."""
-    return _compare(NE, a, b, span)
-
-
-def lt(a: Operand, b: Operand, span: Span | None = None) -> Expr:
-    """``a < b``."""
-    return _compare(LT, a, b, span)
-
-
-def le(a: Operand, b: Operand, span: Span | None = None) -> Expr:
-    """``a <= b``."""
-    return _compare(LE, a, b, span)
-
-
-def gt(a: Operand, b: Operand, span: Span | None = None) -> Expr:
-    """``a > b``."""
-    return _compare(GT, a, b, span)
-
-
-def ge(a: Operand, b: Operand, span: Span | None = None) -> Expr:
-    """``a >= b``."""
-    return _compare(GE, a, b, span)
+eq, ne, lt, le, gt, ge = [_comparing(cls) for cls in (EQ, NE, LT, LE, GT, GE)]
 
 
 def as_bool(a: Operand) -> Expr:
@@ -365,7 +348,7 @@ def index_var(name: str, dtype: str = "int64") -> Var:
     return Var(name, prim_type(dtype))
 
 
-OPERATORS: dict[type, Callable[..., Expr]] = {
+OPERATORS: dict[type, Constructor] = {
     Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv, FloorMod: floormod, Div: truncdiv, Mod: truncmod, Min: minimum, Max: maximum,
     EQ: eq, NE: ne, LT: lt, LE: le, GT: gt, GE: ge, And: logical_and, Or: logical_or,
 }  # fmt: skip
