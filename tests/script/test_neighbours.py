@@ -9,7 +9,7 @@ import pytest
 from unity.ir import OPS
 from unity.ir.intrinsic import INTRINSICS
 from unity.script import parse
-from unity.script.reader.common.decorators import OPTIONS
+from unity.script.reader.common.signature import OPTIONS
 from unity.script.reader.relax.function import GRAPH_FORMS
 from unity.script.reader.tir.frames import FRAMES
 from unity.script.reader.tir.statement_forms import PROGRAM_FORMS

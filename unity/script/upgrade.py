@@ -19,7 +19,7 @@ from ..support.recursion import deep_recursion
 from ..support.source import Source
 from .embedded import Definition, definitions, dotted, logical_lines, namespaces, tree_of
 from .parser import syntax as s
-from .parser.names_bound import bound_names, nodes_of
+from .parser.syntax import bound_names, nodes_of
 from .reader.common.scope import dtype_name
 from .rewriter import Edits, Rewriter
 from .spelling.spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, REORDERED, UNQUALIFIED

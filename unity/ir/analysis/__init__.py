@@ -1,19 +1,17 @@
 """Analyses of modules, functions and tensor programs; none changes anything.
 
-`use` variables and definitions, `calls` call graph and recursion, `regions` what blocks touch.
+`use` variables, definitions, calls and recursion; `regions` what blocks touch.
 """
 
-from .calls import (
-    call_graph,
-    called_functions,
-    detect_recursion,
-    reachable_functions,
-)  # fmt: skip
 from .regions import block_regions, opaque_buffers
 from .use import (
+    call_graph,
+    called_functions,
     defined_symbols,
     definitions,
+    detect_recursion,
     free_symbols,
+    reachable_functions,
     use_counts,
     used_symbols,
     users,

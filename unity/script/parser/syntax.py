@@ -1,7 +1,8 @@
 """Concrete syntax: small slotted nodes, one per form of the Python subset that script is written in.
 
-Here: data only, with ``start`` and ``end`` offsets into the text. Not here: meaning; names are plain strings and nothing
-is looked up. Invariant: a node never refers to a parser object, so a tree outlives the parse that made it.
+Here: data with ``start`` and ``end`` offsets into the text, and walks over it. Not here: meaning; names are plain strings and
+nothing is looked up. Invariants: a node never refers to a parser object, so a tree outlives the parse that made it; a walk lists
+the functions inside a definition and does not enter them.
 """
 
 from __future__ import annotations
@@ -312,3 +313,39 @@ class File(Syntax):
 
     body: list[Syntax]
     lost: frozenset[str]
+
+
+def nodes_of(top: Syntax) -> list[Syntax]:
+    """Every node below ``top``, parents first, in order; a function below it is listed but not entered."""
+    found: list[Syntax] = []
+    stack: list[Any] = [top]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, (list, tuple)):
+            stack.extend(reversed(at))
+        elif isinstance(at, Syntax):
+            if at is not top:
+                found.append(at)
+            if at is top or not isinstance(at, FunctionDef):
+                stack.extend([getattr(at, name) for name in reversed(type(at).__match_args__)])
+            else:
+                stack.extend(reversed(at.decorators))
+    return found
+
+
+def bound_names(function: FunctionDef) -> set[str]:
+    """Names a function binds: parameters and targets of assignments, loops and ``with``."""
+    found = {param.name for param in function.params} | {param.name for param in function.type_params}
+    for node in nodes_of(function):
+        targets: list[Syntax | None] = []
+        if isinstance(node, Assign):
+            targets = list(node.targets)
+        elif isinstance(node, (AnnAssign, For, WithItem)):
+            targets = [node.target]
+        while targets:
+            target = targets.pop()
+            if isinstance(target, Name):
+                found.add(target.name)
+            elif isinstance(target, (TupleLit, ListLit)):
+                targets += target.items
+    return found

@@ -96,7 +96,7 @@ def _apply(operands: list[Any], entry: tuple[int, str, Any], chained: set[int]) 
 
 
 def _of_word(kind: Callable[..., s.Syntax], *values: str) -> Callable[[list[Any]], s.Syntax]:
-    """What makes a node that stands where its first word does."""
+    """The rule of a node that stands where its first word does."""
     return lambda c: kind(c[0].start_pos, c[0].end_pos, *values)
 
 
@@ -350,4 +350,4 @@ RULES: dict[str, Callable[[list[Any]], Any]] = {
     **dict.fromkeys(("else_clause", "decorator"), lambda c: c[0]),
     **dict.fromkeys(("annotation", "default", "returns"), lambda c: c[0] if c else None),
 }  # fmt: skip
-"""What makes the node of each rule of its parts."""
+"""Rule of the grammar -> the function that makes its node, of its parts."""

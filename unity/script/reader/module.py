@@ -22,11 +22,11 @@ from ..parser.read_text import read_tree
 from ..spelling.spelling import MODULE_ALIASES
 from .common.calls import arguments
 from .common.constants import attribute_value
-from .common.decorators import OPTIONS, macro_of, options_of
 from .common.expr import refused
 from .common.names import path_of
 from .common.reading import Reading, Silent, Text
 from .common.scope import Dotted, Member, ModuleRef, OutsideScope, Scope, SymbolName
+from .common.signature import OPTIONS, macro_of, options_of
 from .common.targets import bind_target
 from .common.values import read_expr
 from .functions import ModuleFunctions

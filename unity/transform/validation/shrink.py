@@ -15,7 +15,7 @@ import numpy as np
 
 from ...ffi.tensor import Tensor
 from ...ir.analysis import use_counts
-from ...ir.analysis.calls import reachable_functions
+from ...ir.analysis.use import reachable_functions
 from ...ir.build import const
 from ...ir.expr import Binding, BindingBlock, Constant, IntImm, SeqExpr, Tuple, Var
 from ...ir.function import Function, PrimFunc, seq_body

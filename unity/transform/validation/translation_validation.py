@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...ir.analysis.calls import called_functions
+from ...ir.analysis.use import called_functions
 from ...ir.expr import Call, ExternFunc, Op, StringImm
 from ...ir.function import Function, PrimFunc, has_global_symbol
 from ...ir.module import IRModule

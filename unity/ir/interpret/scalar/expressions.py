@@ -20,9 +20,8 @@ from ..common import arrays
 from ..common.arrays import Value
 from ..common.expressions import Closure, Env, ExprCompiler as SharedCompiler, lanes_of
 from ..common.numbers import caster
-from .checks import READ
 from .intrinsics import INTRINSICS
-from .machine import Machine
+from .machine import READ, Machine
 from .memory import Pointer, View
 
 

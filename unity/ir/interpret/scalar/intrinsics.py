@@ -15,7 +15,7 @@ from ...types import pointed
 from ..common.expressions import Closure, Env
 from ..common.intrinsics import SHARED, Intrinsics
 from ..common.numbers import fits
-from .checks import READ
+from .machine import READ
 from .memory import Memory, Pointer, View
 
 INTRINSICS = Intrinsics(SHARED)

@@ -10,7 +10,7 @@ import numpy as np
 from ....ffi.conditions import range_fault
 from ....ffi.dtype import DataType, from_numpy
 from ....support.errors import InterpreterError
-from ...analysis.empty_reduction import init_empty_reductions
+from ...analysis.reductions import init_empty_reductions
 from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Var

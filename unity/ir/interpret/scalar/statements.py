@@ -17,9 +17,8 @@ from ..common.blocks import Run
 from ..common.expressions import Closure, Env, lanes_of
 from ..common.layout import compact_strides
 from ..common.statements import StmtCompiler as SharedCompiler
-from .checks import WRITE, ParallelFrame, RegionGuard
 from .expressions import ExprCompiler, GuardKey
-from .machine import Machine, allocate, outside_memory
+from .machine import WRITE, Machine, ParallelFrame, RegionGuard, allocate, outside_memory
 from .memory import Memory, Pointer, View
 
 RESULT = "result"

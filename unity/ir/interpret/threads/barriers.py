@@ -20,8 +20,7 @@ from ..common.expressions import Closure
 from .expressions import ExprCompiler
 from .fibers import Fibers
 from .findings import Finding, Site
-from .groups import Stores, group_calls
-from .intrinsics import Effect, instruction, register
+from .intrinsics import Effect, Stores, group_calls, instruction, register
 from .lanes import WARP, Mask
 from .memory import Storage
 from .mma import copies_of

@@ -14,8 +14,7 @@ from ...expr import Call, StringImm
 from ...types import PrimType
 from .expressions import ExprCompiler
 from .fragments import full_warps, multiply_add
-from .groups import Copies, group_calls
-from .intrinsics import Effect, instruction
+from .intrinsics import Copies, Effect, group_calls, instruction
 from .lanes import WARP, Mask
 from .memory import Storage
 from .operands import Operand, element_of

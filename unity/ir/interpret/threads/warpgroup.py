@@ -15,8 +15,7 @@ from ...expr import Call
 from .barriers import fenced, still_read, swizzled
 from .expressions import ExprCompiler
 from .fragments import full_warps, multiply_add
-from .groups import Done, Products, group_calls
-from .intrinsics import Effect, instruction
+from .intrinsics import Done, Effect, Products, group_calls, instruction
 from .lanes import WARP, Mask
 from .mma import GROUP, LAYOUTS, MEMBER
 from .operands import Operand

@@ -30,12 +30,11 @@ from ....ir import (
 from ....ir.build import const
 from ....ir.relation import Answer, is_subtype, tensor_type
 from ...parser import syntax as s
-from ..common.dimensions import dimensions
 from ..common.expr import binary
 from ..common.names import path_of
 from ..common.plain import is_number
 from ..common.targets import read_pairs, single_target, unpack
-from ..common.types import as_type, read_type
+from ..common.types import as_type, dimensions, read_type
 from ..common.values import as_expr, as_typed, read_expr, read_scalar
 from .graph import GraphReading
 from .operators import tuple_of

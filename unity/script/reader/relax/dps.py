@@ -11,10 +11,9 @@ from ...parser import syntax as s
 from ...spelling.spelling import KEYWORDS
 from ..common.calls import arguments
 from ..common.constants import attribute_value
-from ..common.dimensions import extents
 from ..common.reading import Form, Reading, bind_arguments
 from ..common.scope import Dotted
-from ..common.types import as_type
+from ..common.types import as_type, extents
 from ..common.values import as_dtype, as_expr
 from .operators import as_callee, operands_of
 

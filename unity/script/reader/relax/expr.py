@@ -1,6 +1,6 @@
 """Expressions of graph functions: conversion of values, operators, fields of tuples, attributes.
 
-Scalars among them (symbols, arithmetic of shapes) are read as in tensor programs. Not here: calls (``calls.py``, ``operators.py``).
+Scalars among them (symbols, arithmetic of shapes) are read as in tensor programs. Not here: calls (``operators.py``).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ....support.errors import suggest
 from ...parser import syntax as s
 from ...spelling.spelling import INFIX, PREFIX_GRAPH
 from ..common.calls import arguments
-from ..common.dimensions import dimension
 from ..common.expr import EXPRESSIONS
 from ..common.names import dotted_value, read_name
 from ..common.plain import is_number
 from ..common.reading import Reading, Table
 from ..common.scope import Dotted
+from ..common.types import dimension
 from ..common.values import as_expr, read_expr, read_integer
 from ..tir import access, expr as scalars
 from .operators import call_operator, similar

@@ -17,10 +17,9 @@ from ....op.composite import COMPOSITES
 from ...parser import syntax as s
 from ..common.calls import arguments, bound_arguments, takes_arguments
 from ..common.constants import constant_bytes, constant_data
-from ..common.dimensions import dimensions
 from ..common.plain import is_number
 from ..common.reading import Form, Reading, bind_arguments
-from ..common.types import listed_vdevice
+from ..common.types import dimensions, listed_vdevice
 from ..common.values import INT64, as_dtype, as_expr, as_integer, as_text
 from ..tir.calls import EXPRESSION_FORMS
 from ..tir.forms import read_index_map

@@ -17,20 +17,19 @@ from ....support.errors import Note
 from ...parser import syntax as s
 from ..common.calls import arguments
 from ..common.constants import attribute_value
-from ..common.decorators import macro_of, options_of
 from ..common.expr import refused
 from ..common.names import path_of, unknown_name
 from ..common.reading import Level, Reading, Silent, Table
 from ..common.scope import Scope
-from ..common.signature import annotation_of, read_signature
+from ..common.signature import annotation_of, macro_of, options_of, read_signature
 from ..common.types import as_type, read_annotation
 from ..common.values import INT64, as_expr, read_expr
 from .bindings import bind, read_annotated, read_assign, read_augmented, read_match_cast
 from .branches import read_if, read_with
-from .calls import call, call_value
 from .expr import GRAPH_EXPRESSIONS, attribute, binary, conditional, convert, method, operator_or_name, subscript, unary
 from .forms import GRAPH_FORMS
 from .graph import GraphReading, read_statements
+from .operators import call, call_value
 
 # ----------------------------------------------------------------------------------------------------------- statements
 

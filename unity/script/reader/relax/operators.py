@@ -1,4 +1,4 @@
-"""Calls of operators by their rows, and of other functions.
+"""Calls in graph functions: of operators by their rows, of functions, of macros.
 
 Invariant: a call read here carries its inferred type; nothing is bound to a variable yet (the block builder does that).
 """
@@ -10,16 +10,37 @@ from itertools import chain, repeat
 from typing import Any
 
 from ....ffi.dtype import DataType
-from ....ir import OPS, Expr, ExternFunc, Function, PrimFunc, PrimType, Tuple, Type, make_call, op
+from ....ir import (
+    OPS,
+    Call,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    Op,
+    PrimFunc,
+    PrimType,
+    Tuple,
+    TupleGetItem,
+    Type,
+    Var,
+    make_call,
+    op,
+)
 from ....op.common.table import bind_arguments, call_arguments
 from ....support.errors import suggest
 from ...parser import syntax as s
-from ...spelling.spelling import KEYWORDS
+from ...spelling.spelling import KEYWORDS, TYPE_FIELDS
+from ..common.calls import arguments, expansion
 from ..common.constants import attribute_value
 from ..common.plain import is_number
 from ..common.reading import Reading
+from ..common.scope import Macro
 from ..common.types import as_type
 from ..common.values import as_expr, as_typed
+from ..tir import calls as scalar_calls
+from .graph import GraphReading, read_statements
 
 FLOAT64 = DataType("float64")
 _PACKED = frozenset(("R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_py_func"))
@@ -87,3 +108,49 @@ def as_callee(r: Reading, value: Any, node: s.Syntax) -> Expr:
     if isinstance(value, Expr):
         return value
     raise r.error("E113", "expected a function of the module or the name of a registered one", node)
+
+
+_REFUSED = {
+    "R.emit_te": "calls a Python function while reading; build the function with BlockBuilder.emit_te, or write the operator",
+    "R.dist": "distributed tensors are not part of this compiler",
+}
+
+
+def call(r: Reading, path: str, node: s.Call) -> Any:
+    """A call of a dotted name that has no form."""
+    if not path.startswith("R.") or path.rpartition(".")[0] in TYPE_FIELDS:
+        return scalar_calls.call(r, path, node)
+    for prefix, reason in _REFUSED.items():
+        if path == prefix or path.startswith(prefix + "."):
+            raise r.error("E117", f"{path}: {reason}", node)
+    return call_operator(r, path, *arguments(r, node), node)
+
+
+def call_value(r: Reading, callee: Any, node: s.Call) -> Any:
+    """A call of a function, an operator or a macro."""
+    if type(callee) is Macro:
+        return _expand(r, callee, node)
+    if isinstance(callee, (PrimFunc, Function)):
+        callee = r.module.adopt(r, callee, node)
+    if type(callee) is Op:
+        return call_operator(r, callee.name, *arguments(r, node), node)
+    if not isinstance(callee, (GlobalVar, Var, ExternFunc, Call, TupleGetItem, If)):
+        raise r.error("E113", "this is not a function", node.func)
+    args, keywords = arguments(r, node)
+    ty_args = type_arguments(r, keywords.pop("ty_args", keywords.pop("sinfo_args", None)), node)
+    attrs = {key: attribute_value(value) for key, value in keywords.items()}
+    return make_call(callee, operands_of(r, callee, args, node), attrs, ty_args, r.span(node))
+
+
+def _expand(r: Reading, macro: Macro, node: s.Call) -> Any:
+    """Read the body of a macro in place of its call; gives what it returns."""
+    if not isinstance(r, GraphReading):
+        raise r.error("E113", "macros stand in functions", node)
+    outer = r.result, r.return_node
+    with expansion(r, macro, node):
+        r.result = None
+        try:
+            read_statements(r, macro.definition.body, top=True)
+            return r.result
+        finally:
+            r.result, r.return_node = outer

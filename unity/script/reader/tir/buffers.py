@@ -12,8 +12,8 @@ from ....ffi.dtype import DataType
 from ....ir import AllocBuffer, Bind, Buffer, BufferLoad, Call, DeclBuffer, Expr, PointerType, PrimType, Var, prim_type
 from ....support.source import Span
 from ...parser import syntax as s
-from ..common.dimensions import dimension, dimensions, extents
 from ..common.reading import Reading, bind_arguments
+from ..common.types import dimension, dimensions, extents
 from ..common.values import as_dtype, as_integer, as_sequence, as_text
 from .program import ProgramReading
 

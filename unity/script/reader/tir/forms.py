@@ -33,11 +33,10 @@ from ....support.errors import suggest
 from ...parser import syntax as s
 from ...spelling.ranges import extent_of
 from ..common.calls import apply_lambda, arguments, bound_arguments, takes_arguments
-from ..common.dimensions import dimension
 from ..common.plain import is_number
 from ..common.reading import Form, Reading, bind_arguments
 from ..common.scope import Scope, dtype_name
-from ..common.types import make_type, result_type
+from ..common.types import dimension, make_type, result_type
 from ..common.values import (
     INT64,
     as_cast,

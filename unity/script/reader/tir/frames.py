@@ -17,12 +17,10 @@ from ..common.names import path_of
 from ..common.scope import Scope
 from ..common.values import read_expr, read_scalar
 from .assign import bind
-from .attr_forms import attr_wraps, launch
 from .blocks import open_block, read_block
 from .expr import as_condition
-from .program import ProgramReading
-from .sequence import read_body, read_detached
-from .statement_forms import assert_form
+from .program import ProgramReading, read_body, read_detached
+from .statement_forms import assert_form, attr_wraps, launch
 
 
 @dataclass(slots=True, frozen=True)

@@ -16,12 +16,10 @@ from ..common.signature import annotation_of, read_result, read_signature
 from ..common.types import as_type, read_annotation
 from . import expr
 from .access import attribute, method, subscript
+from .assign import mutable_names
 from .buffers import BufferSpec
-from .calls import call
-from .macros import call_value
-from .mutable import mutable_names
-from .program import ProgramReading
-from .sequence import read_body
+from .calls import call, call_value
+from .program import ProgramReading, read_body
 from .statement_forms import PROGRAM_FORMS
 from .statements import STATEMENTS
 

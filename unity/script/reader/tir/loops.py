@@ -16,8 +16,7 @@ from ..common.plain import is_number
 from ..common.targets import unpack
 from ..common.values import as_dtype, as_expr, as_index, as_text, read_expr
 from .expr import as_condition
-from .program import ProgramReading
-from .sequence import read_body
+from .program import ProgramReading, read_body
 
 
 def read_while(r: ProgramReading, node: s.While) -> None:

@@ -1,4 +1,8 @@
-"""The state of reading a tensor program: the sequence being read, the block around it, what was declared."""
+"""The state of reading a tensor program: the sequence of statements being read, the block around it, what was declared.
+
+What is read is appended to the open sequence. Invariant: a statement that binds for the rest of its sequence (flat ``T.attr``,
+``T.launch_thread``) is kept in ``wraps`` and put around the rest when the sequence ends.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....ir import Buffer, BufferRegion, Expr, For, IterVar, Stmt, Var
+from ....ir import AttrStmt, Buffer, BufferRegion, Expr, For, IterVar, Stmt, Var, seq
 from ...parser import syntax as s
 from ...parser.layout import MAX_INDENTS
 from ..common.reading import Level, Module, Reading, Text
@@ -60,3 +64,51 @@ class ProgramReading(Reading):
         self.indents += levels
         if self.indents >= MAX_INDENTS:  # one is for the class around the function
             raise self.error("E105", f"{MAX_INDENTS} or more statements inside each other", node)
+
+
+def read_statements(r: ProgramReading, body: list[s.Syntax]) -> None:
+    """Read statements into the open sequence; an error ends its own statement only."""
+    table = r.level.statements
+    for stmt in body:
+        r.try_read(table[type(stmt)], stmt)
+
+
+def read_body(
+    r: ProgramReading, body: list[s.Syntax], names: dict[str, Any] | None = None, of_block: bool = False
+) -> Stmt:
+    """The statements of a suite as one statement, in a scope of their own."""
+    outer = r.scope, r.out, r.wraps, r.indents
+    r.scope, r.out, r.wraps = Scope(r.scope, names), [], []
+    if of_block:
+        r.block_scope = r.scope
+    try:
+        r.deeper(1, body[0])
+        read_statements(r, body)
+        for at, wrap in reversed(r.wraps):
+            r.out[at:] = [wrap(seq(*r.out[at:]))]
+        return seq(*r.out)
+    finally:
+        if not of_block:
+            r.ended.update(r.scope.names)
+        r.scope, r.out, r.wraps, r.indents = outer
+
+
+def read_detached(r: ProgramReading, read: Callable[[], Any]) -> tuple[Any, list[Stmt]]:
+    """A value, and the statements that reading it makes: they are kept out of the open sequence."""
+    outer, r.out = r.out, []
+    try:
+        return read(), r.out
+    finally:
+        r.out = outer
+
+
+def wrap_rest(r: ProgramReading, wrap: Wrap, node: s.Syntax) -> None:
+    """Put ``wrap`` around everything that follows in this sequence."""
+    r.deeper(1, node)
+    r.wraps.append((len(r.out), wrap))
+
+
+def attr_wrap(r: ProgramReading, node: Any, key: str, value: Any, where: s.Syntax) -> Wrap:
+    """A function that puts an AttrStmt around a statement."""
+    span = r.span(where)
+    return lambda body: AttrStmt(node, key, value, body, span)

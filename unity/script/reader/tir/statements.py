@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from ....ir import AssertStmt, Break, Call, Continue, Evaluate, Expr, IfThenElse, Return, Stmt
 from ...parser import syntax as s
-from ..common.decorators import macro_of
 from ..common.expr import refused
 from ..common.names import lookup
 from ..common.plain import is_number
 from ..common.reading import Table
 from ..common.scope import Macro
+from ..common.signature import macro_of
 from ..common.values import as_expr, as_text, read_expr
 from .assign import read_annotated, read_assign, read_augmented
+from .calls import expand
 from .expr import as_condition
 from .frames import read_with
 from .loops import read_for, read_while
-from .macros import expand
-from .program import ProgramReading
-from .sequence import read_body
+from .program import ProgramReading, read_body
 
 
 def _noop(r: ProgramReading, node: s.Syntax) -> None:

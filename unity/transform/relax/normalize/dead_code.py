@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....ir.analysis.calls import reachable_functions
+from ....ir.analysis.use import reachable_functions
 from ....ir.expr import BindingBlock, Call, DataflowBlock, If, MatchCast, SeqExpr, Var
 from ....ir.function import Function
 from ....ir.infer import is_pure_call

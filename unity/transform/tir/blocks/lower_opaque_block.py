@@ -1,7 +1,7 @@
 """Blocks become plain statements, in three passes.
 
 - lower_init_block: ``with T.init(): s`` -> ``if r1 == 0 and r2 == 0: s`` before the body, at the first reduction step. Where the
-  reduction may have no step at all, the initial value is written before its loops (`ir/analysis/empty_reduction.py`). Blocks with
+  reduction may have no step at all, the initial value is written before its loops (`ir/analysis/reductions.py`). Blocks with
   reduction iterators are marked ``reduction`` so that code generation may reassociate their additions.
 - convert_blocks_to_opaque: block iterators are replaced by the values bound to them.
 - lower_opaque_block: a block's allocations become ``T.alloc_buffer`` statements around its body, its predicate an ``if``; loops of
@@ -13,8 +13,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-from ....ir.analysis.empty_reduction import init_empty_reductions
-from ....ir.analysis.reductions import REDUCTION
+from ....ir.analysis.reductions import REDUCTION, init_empty_reductions
 from ....ir.analysis.regions import block_regions
 from ....ir.build import const, eq, is_int, logical_and
 from ....ir.expr import Call, IntImm, Var
