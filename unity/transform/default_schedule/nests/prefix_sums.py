@@ -29,8 +29,6 @@ from ..common.choices import choose
 
 MOST_LANES = 16
 """Elements of a vector, at most."""
-ENOUGH = 4
-"""Lines side by side that hide the time that a vector waits for the one before; of fewer, vectors of two registers wait less."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -122,12 +120,16 @@ def _in_vectors(found: _Sum, lanes: int) -> Stmt:
         made.append(Bind(longer, add(sums, Shuffle((sums, nothing), picks, vector))))
         sums, distance = longer, 2 * distance
     before = BufferLoad(found.carried.buffer, found.carried.indices, prim_type(dtype))
+    last = BufferLoad(part, (const(lanes - 1, "int64"),), prim_type(dtype))
+    behind: Expr = last
+    if dtype.is_integral:  # the next vector waits for one addition, and for no lane of this one
+        behind = Var("behind", prim_type(dtype))
+        made += [BufferStore(part, sums, (whole,)), Bind(behind, add(before, last))]
     made.append(BufferStore(part, add(broadcast(before, lanes), sums), (whole,)))
     for store in found.stores:
         values = {loop.loop_var: at, found.value: BufferLoad(part, (lane,), prim_type(dtype))}
         made.append(fresh_copy(For(lane, zero, size, "vectorized", substitute(store, values))))
-    last = BufferLoad(part, (const(lanes - 1, "int64"),), prim_type(dtype))
-    made.append(replace(found.carried, value=last))
+    made.append(replace(found.carried, value=behind))
     vectors = For(number, zero, count, "serial", replace(lines, body=seq(*made), kind="unrolled", annotations=None))
     rest = replace(loop, extent=floormod(extent, size))
     moved = substitute(rest.body, {loop.loop_var: add(mul(count, size), loop.loop_var)})
@@ -153,9 +155,8 @@ class _Sums(StatementRewriter):
         if found is None or self.block is None:
             return None
         full = machine_in_use().lanes(dtype_of(found.term).itemsize)
-        most = min(2 * full, MOST_LANES)
-        own = min(full, most) if int_value(found.lines.extent, 1) >= ENOUGH else most
-        lanes = choose(self.block, "lanes", [0, *[n for n in (4, 8, 16) if n <= most]], own)
+        most = min(2 * full, MOST_LANES)  # a vector waits for the one before: of two registers there are half as many
+        lanes = choose(self.block, "lanes", [0, *[n for n in (4, 8, 16) if n <= most]], most)
         return _in_vectors(found, lanes) if 1 < lanes <= int_value(found.loop.extent, lanes) else node
 
 
