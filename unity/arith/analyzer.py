@@ -225,16 +225,12 @@ class Analyzer:
         if type(expr) is IntImm:
             return expr
         with deep_recursion():
-            for _ in range(4):  # a merged division can open another: repeat until nothing changes
-                if type(expr) is IntImm or (
-                    type(expr) is Var and self.known.table.variable(expr) not in self.known.value
-                ):
+            for _ in range(4):  # until nothing merges
+                if type(expr) is Var and self.known.table.variable(expr) not in self.known.value:
                     break
-                simple = self._simplifier.visit(expr)
-                if simple is expr:
-                    break
-                expr = simple
-                if self._simplifier.is_linear:
+                self.canonical.merged = False
+                before, expr = expr, self._simplifier.visit(expr)
+                if expr is before or not self.canonical.merged:
                     break
             return expr
 

@@ -42,6 +42,8 @@ class Canonical:
         self.known = known
         self.table = known.table
         self.inner = inner
+        self.merged = False
+        """A division was merged with another one, which can open the next."""
 
     def poly(self, expr: Expr) -> Poly:
         """Polynomial of an integer expression."""
@@ -125,9 +127,11 @@ class Canonical:
 
     def floormod(self, a: Poly, b: Poly) -> Poly:
         """Canonical ``a % b``."""
-        divisor = constant_value(b)
+        value, divisor = constant_value(a), constant_value(b)
         if divisor is not None and divisor > 0:
             return self._floormod_constant(a, divisor)
+        if value is not None and divisor:
+            return constant(value % divisor)
         whole, rest = self._split_multiples(a, b)
         if whole:
             return self.floormod(rest, b) if rest else {}
@@ -252,6 +256,7 @@ class Canonical:
                 continue
             add_into(peeled, {mono: coefficient})
         if changed:
+            self.merged = True
             return self._floormod_constant(peeled, divisor)
         parts = self._coarse_and_fine(rest, divisor)
         if parts is not None:  # (16 x + y) % 64 = x % 4 * 16 + y for y in [0, 16)
@@ -295,6 +300,7 @@ class Canonical:
                     others = {mono[:position] + mono[position + 1 :]: coefficient // divisor}
                     rest = {m: v for m, v in p.items() if m != mono}
                     exact = plus(atom.a, constant(-(modular.base % divisor)))
+                    self.merged = True
                     return self._exact_quotients(plus(rest, times(exact, others)))
         return p
 
@@ -324,6 +330,7 @@ class Canonical:
                 coefficient = p[mono]
                 multiple = scaled(times({tuple(sorted(quotient_mono + others)): 1}, atom.b), coefficient)
                 if all([p.get(m, 0) == c for m, c in multiple.items()]):
+                    self.merged = True
                     merged = plus(p, multiple, -1)
                     merged.pop(mono, None)
                     add_into(merged, times(atom.a, {others: 1}), coefficient)

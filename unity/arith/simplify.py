@@ -44,8 +44,6 @@ class Simplifier:
     def __init__(self, known: Knowledge, decide: Decide) -> None:
         self.known = known
         self.decide = decide
-        self.is_linear = False
-        """The last visit gave a sum of multiples of variables: to simplify it again changes nothing."""
         self.canonical = Canonical(known, self._inside)
         self._rules: dict[type, Callable[[Any], Expr]] = {
             And: self._logical, Or: self._logical, Not: self._not, Select: self._select, Cast: self._cast, Call: self._call,
@@ -58,19 +56,12 @@ class Simplifier:
         if kind is IntImm or kind is FloatImm:
             return expr
         if is_index(expr) and (kind in ARITHMETIC or isinstance(expr, Var) or kind is Cast):
-            poly, atoms = self.canonical.poly(expr), self.known.table.atoms
-            values = self.known.value
-            self.is_linear = all(
-                [len(m) < 2 and (not m or (atoms[m[0]].kind == "var" and m[0] not in values)) for m in poly]
-            )
             try:
-                made = self.known.table.expr(poly, scalar_type(expr))
+                made = self.known.table.expr(self.canonical.poly(expr), scalar_type(expr))
                 return expr if structural_equal(made, expr) else made
             except OverflowError:
                 pass  # a factor that the type lacks: only the operands change
-        made = self._inside(expr)
-        self.is_linear = False
-        return made
+        return self._inside(expr)
 
     __call__ = visit  # recursion goes through the name: a call of an object goes through C, whose depth is bounded
 

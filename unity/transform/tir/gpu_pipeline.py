@@ -56,7 +56,6 @@ GPU_PIPELINE = Pipeline((
     inject_software_pipeline,
     inject_virtual_thread,
     lower_thread_allreduce,
-    simplify,
     thread_sync,
     thread_sync.with_options(storage_scope="shared.dyn"),
     thread_sync.with_options(storage_scope="warp"),
