@@ -20,7 +20,7 @@ from .machine import machine_of
 
 def _cache_key(target: Target) -> str:
     arch = arch_of(target)
-    return repr((ptx_options(arch), ptx_options(arch, True), compile_options(target).resolved())) + llvm_version()
+    return repr((ptx_options(arch), compile_options(target).resolved())) + llvm_version()
 
 
 def _of_device(index: int) -> str:

@@ -15,11 +15,12 @@ from ...ir.structural import structural_equal
 from ...ir.walk import collect, free_vars
 from ...support.errors import CodegenError
 from ..llvm.casts import convert
-from ..llvm.memory import index
+from ..llvm.memory import index_parts
+from ..llvm.small_indices import plus
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .registers import GLOBAL, I16, I32, assembly, element, fixed, require, shared_address
 
-TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64
+TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN, BARRIER_BYTES = 128, 64, 8
 TensorMap = tuple[Var, TensorCopy]
 """A tensor map that a launch creates: the parameter of the pointer, and the copy whose tensor and box it describes."""
 
@@ -47,8 +48,12 @@ def _barrier(w: FunctionWriter, call: Call, number: int = 0) -> tuple[str, str]:
     symbol = _symbol(w)
     if symbol not in w.module.definitions:
         raise CodegenError("E526", f"{call.op_name} stands before T.create_barriers", call.span)
-    at = w.emit(f"getelementptr i64, ptr addrspace(3) {symbol}, i64 {index(w, call.args[number])}")
-    return "i32", w.emit(f"ptrtoint ptr addrspace(3) {at} to i32")
+    address = w.emit_before_loops(f"ptrtoint ptr addrspace(3) {symbol} to i32")
+    at, constant = index_parts(w, call.args[number])
+    if at != "0":
+        behind = w.emit(f"mul nsw i32 {w.emit(f'trunc i64 {at} to i32')}, {BARRIER_BYTES}")
+        address = w.emit(f"add nsw i32 {address}, {behind}")
+    return "i32", plus(w, "i32", address, constant * BARRIER_BYTES)
 
 
 def _word(w: FunctionWriter, call: Call, index: int) -> tuple[str, str]:

@@ -43,12 +43,11 @@ class CudaText:
     symbols: dict[str, str]
 
 
-def ptx_options(arch: Arch, grouped: bool = False) -> CompileOptions:
+def ptx_options(arch: Arch) -> CompileOptions:
     """LLVM's options for kernels, which are written so that little is left to LLVM: loops over registers are written out, and the
-    assembler shares, moves and unrolls by itself. ``grouped``: for products of warpgroups. The assembler waits for each of them
-    where their sums are copied, and LLVM's code generator leaves copies between the blocks of a loop where it is to be quick."""
+    assembler shares, moves and unrolls by itself."""
     return CompileOptions(
-        "light", int(grouped), cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
+        "light", 0, cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
     )
 
 
@@ -81,7 +80,7 @@ def _sizes(programs: Mapping[str, PrimFunc], kernels: Mapping[str, PrimFunc]) ->
 def ptx_of(device: DeviceModule, arch: Arch) -> str:
     """PTX of kernels. Raises InternalError E905 where LLVM refuses them."""
     try:
-        return compile_ir(device.text, ptx_options(arch, device.grouped)).decode()
+        return compile_ir(device.text, ptx_options(arch)).decode()
     except FFIError as error:
         raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
 

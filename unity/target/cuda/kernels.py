@@ -29,8 +29,9 @@ from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import written_pointers
 from .arch import Arch
 from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TensorMap, tensor_maps
+from .places import places_of
 from .registers import AXES, GLOBAL
-from .warpgroup import multiplies_in_groups, sets_registers
+from .warpgroup import sets_registers
 
 VECTOR_ALIGN = CUDA_MEMORY.alignment
 """Alignment in bytes that a vector access may need of a pointer."""
@@ -41,7 +42,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 class DeviceModule:
     """Kernels as LLVM IR: the text, symbols by function name, messages of checks (numbered from 1), and by function name the
     positions of pointers that must be aligned to ``VECTOR_ALIGN``, the parameters that a kernel writes through, and the tensor maps
-    that a launch makes and gives it behind its parameters. ``grouped``: warpgroups multiply in one of them."""
+    that a launch makes and gives it behind its parameters."""
 
     text: str
     symbols: dict[str, str]
@@ -49,7 +50,6 @@ class DeviceModule:
     aligned: dict[str, set[int]]
     written: dict[str, set[Var]]
     maps: dict[str, list[TensorMap]]
-    grouped: bool
 
 
 def device_symbol(name: str, suffix: str) -> str:
@@ -91,8 +91,7 @@ def write_kernels(
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
     )
-    grouped = any([multiplies_in_groups(func) for func in functions.values()])
-    return DeviceModule(text, symbols, messages, aligned, written, maps, grouped)
+    return DeviceModule(text, symbols, messages, aligned, written, maps)
 
 
 def _positive_sizes(func: PrimFunc, sizes: Container[Var]) -> list[Var]:
@@ -116,7 +115,7 @@ def _write_kernel(
     sizes: Container[Var],
 ) -> None:
     func = kernel.func
-    w = FunctionWriter(module, kernel, moves=True)
+    w = FunctionWriter(module, kernel, moves=True, places=places_of(func))
     no_alias = not may_alias(func)
     parameters = []
     for number, param in enumerate(func.params):

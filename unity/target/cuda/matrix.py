@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.build import dtype_of
+from ...ir.build import dtype_of, mul
 from ...ir.expr import Call, IntImm, StringImm, Var
 from ...ir.types import Expr
 from ...ir.walk import collect
@@ -18,10 +18,10 @@ from ...support.errors import CodegenError
 from ...support.source import Span
 from ..llvm.casts import convert, to_memory
 from ..llvm.intrinsics import pointer
-from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import SHARED, element, nvvm, require, structure
+from .places import Words, give_slot, load_words, store_words
+from .registers import I32, SHARED, element, nvvm, require, structure
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,24 +79,6 @@ def _text(call: Call, index: int) -> str:
     return argument.value if type(argument) is StringImm else ""
 
 
-def load_words(w: FunctionWriter, ptr: str, count: int, kind: str) -> list[tuple[str, str]]:
-    """Load registers from the memory of the thread: (type, operand) of each."""
-    found = []
-    for number in range(count):
-        at = w.emit(f"getelementptr i32, ptr {ptr}, i64 {number}") if number else ptr
-        found.append((kind, w.emit(f"load {kind}, ptr {at}, align 4")))
-    return found
-
-
-def store_words(w: FunctionWriter, ptr: str, result: str, count: int, kind: str) -> None:
-    """Store the parts of a result in the memory of the thread."""
-    whole = structure(w, [kind] * count)
-    for number in range(count):
-        part = w.emit(f"extractvalue {whole} {result}, {number}") if count > 1 else result
-        at = w.emit(f"getelementptr i32, ptr {ptr}, i64 {number}") if number else ptr
-        w.do(f"store {kind} {part}, ptr {at}, align 4")
-
-
 def mma(w: FunctionWriter, call: Call) -> None:
     """``C += A @ B``. Arguments: shape, layouts of A and B, types of A, B, C, pointer and offset of A, B, C, saturate."""
     kinds = [_TYPES.get(_text(call, position), _text(call, position)) for position in (3, 4, 5)]
@@ -108,11 +90,11 @@ def mma(w: FunctionWriter, call: Call) -> None:
             "E526", f"no mma.sync {_text(call, 0)} {_text(call, 1)} by {_text(call, 2)} of {shown}", call.span
         )
     require(w, form.arch, call)
-    a, b, c = [element(w, call.args[k], call.args[k + 1], DataType(kind)) for k, kind in zip((6, 8, 10), kinds)]
-    operands = load_words(w, a, form.a, form.operand) + load_words(w, b, form.b, form.operand)
-    operands += load_words(w, c, form.c, form.total)
+    a, b, c = [(call.args[k], call.args[k + 1], DataType(kind)) for k, kind in zip((6, 8, 10), kinds)]
+    operands = load_words(w, *a, form.a, form.operand) + load_words(w, *b, form.b, form.operand)
+    operands += load_words(w, *c, form.c, form.total)
     made = nvvm(w, f"mma.{_text(call, 0)}.row.col.{form.name}", structure(w, [form.total] * form.c), *operands)
-    store_words(w, c, made, form.c, form.total)
+    store_words(w, *c, made, form.c, form.total)
 
 
 def ldmatrix(w: FunctionWriter, call: Call) -> None:
@@ -122,27 +104,26 @@ def ldmatrix(w: FunctionWriter, call: Call) -> None:
     dtype = dtype_of(call).element
     if number not in (1, 2, 4) or _text(call, 2) != ".b16" or trans is None or dtype.itemsize > 4:
         raise CodegenError("E526", "T.ptx_ldmatrix takes 1, 2 or 4 matrices of .b16", call.span)
-    to = element(w, call.args[3], call.args[4], dtype)
     row = element(w, call.args[5], call.args[6], dtype, SHARED)
     name = f"ldmatrix.sync.aligned.m8n8.x{number}{'.trans' if trans else ''}.b16.p3"
-    store_words(w, to, nvvm(w, name, structure(w, ["i32"] * number), (SHARED, row)), number, "i32")
+    made = nvvm(w, name, structure(w, ["i32"] * number), (SHARED, row))
+    store_words(w, call.args[3], call.args[4], dtype, made, number, "i32")
 
 
 def fragments(w: FunctionWriter, buffer: Buffer, count: int, span: Span | None) -> None:
     """Allocate the fragments of a buffer, each in registers of the lanes."""
     if count % (SIZE * SIZE):
         raise CodegenError("E525", f"fragments of {buffer.name} are not matrices of {SIZE}x{SIZE}", span)
-    w.env[buffer.data] = w.slot("i32", 16, max(1, count // (SIZE * SIZE)) * FRAGMENT_WORDS)
+    give_slot(w, buffer, "i32", 16, max(1, count // (SIZE * SIZE)) * FRAGMENT_WORDS)
 
 
-def _fragment(w: FunctionWriter, call: Call, arg: int, number: int) -> tuple[str, Buffer]:
-    """Pointer to fragment ``call.args[number]`` of the buffer whose pointer is an argument, and the buffer."""
+def _fragment(w: FunctionWriter, call: Call, arg: int, number: int) -> tuple[Words, Buffer]:
+    """The registers of fragment ``call.args[number]`` of the buffer whose pointer is an argument, and the buffer."""
     var = call.args[arg]
     buffer = w.buffers.get(var) if type(var) is Var else None
     if buffer is None or not buffer.scope.startswith("wmma."):
         raise CodegenError("E526", f"argument {arg} of {call.op_name} is not a buffer of fragments", call.span)
-    first = w.emit(f"mul nsw i64 {index(w, call.args[number])}, {FRAGMENT_WORDS}")
-    return w.emit(f"getelementptr i32, ptr {w.value(var)}, i64 {first}"), buffer
+    return (var, mul(call.args[number], FRAGMENT_WORDS), I32), buffer
 
 
 def _checked_size(call: Call) -> None:
@@ -168,13 +149,11 @@ def fill_fragment(w: FunctionWriter, call: Call) -> None:
             "E526", f"T.tvm_fill_fragment has code for accumulators only, not for {buffer.scope}", call.span
         )
     value = to_memory(w, convert(w, w.value(call.args[5]), dtype_of(call.args[5]), buffer.dtype), buffer.dtype)
-    ty = memory_type(buffer.dtype)
     if kind == _HALF:
         pair = w.emit(f"insertelement <2 x i16> poison, i16 {value}, i64 0")
-        value, ty = w.emit(f"shufflevector <2 x i16> {pair}, <2 x i16> poison, <2 x i32> zeroinitializer"), "<2 x i16>"
-    for number in range(count):
-        at = w.emit(f"getelementptr i32, ptr {registers}, i64 {number}")
-        w.do(f"store {ty} {value}, ptr {at}, align 4")
+        pair = w.emit(f"shufflevector <2 x i16> {pair}, <2 x i16> poison, <2 x i32> zeroinitializer")
+        value = w.emit(f"bitcast <2 x i16> {pair} to {_HALF}")
+    store_words(w, *registers, [value] * count, count, kind)
 
 
 def _operand(buffer: Buffer, call: Call) -> tuple[str, int, str]:
@@ -200,7 +179,7 @@ def load_fragment(w: FunctionWriter, call: Call) -> None:
     made = nvvm(
         w, f"wmma.m16n16k16.load.{letter}.{layout}.stride.{name}.p0", structure(w, [kind] * count), ("ptr", source), ("i32", stride)
     )  # fmt: skip
-    store_words(w, registers, made, count, kind)
+    store_words(w, *registers, made, count, kind)
 
 
 def store_fragment(w: FunctionWriter, call: Call) -> None:
@@ -211,7 +190,7 @@ def store_fragment(w: FunctionWriter, call: Call) -> None:
     layout = _text(call, 7).removesuffix("_major")
     to = pointer(w, call.args[5])
     stride = w.emit(f"trunc i64 {index(w, call.args[6])} to i32")
-    words = load_words(w, registers, count, kind)
+    words = load_words(w, *registers, count, kind)
     nvvm(w, f"wmma.m16n16k16.store.d.{layout}.stride.{name}.p0", "void", ("ptr", to), *words, ("i32", stride))
 
 
@@ -232,11 +211,11 @@ def mma_fragments(w: FunctionWriter, call: Call) -> None:
         raise CodegenError("E526", f"no product of fragments of {left.dtype.name} into {total.dtype.name}", call.span)
     form = found[0]
     require(w, form.arch, call)
-    words = load_words(w, a, form.a, form.operand) + load_words(w, b, form.b, form.operand)
-    words += load_words(w, c, form.c, form.total)
+    words = load_words(w, *a, form.a, form.operand) + load_words(w, *b, form.b, form.operand)
+    words += load_words(w, *c, form.c, form.total)
     layouts = f"{_layout(w, call.args[2], call)}.{_layout(w, call.args[4], call)}"
     made = nvvm(w, f"wmma.m16n16k16.mma.{layouts}.{form.name}", structure(w, [form.total] * form.c), *words)
-    store_words(w, d, made, form.c, form.total)
+    store_words(w, *d, made, form.c, form.total)
 
 
 RULES: Intrinsics = {

@@ -62,17 +62,14 @@ def structure(w: FunctionWriter, kinds: Sequence[str]) -> str:
     return w.module.declare(name, f"{name} = type {text}\n")
 
 
-def assembly(
-    w: FunctionWriter, text: str, results: Sequence[str], *operands: tuple[str, str], tied: Sequence[str] = ()
-) -> str:
+def assembly(w: FunctionWriter, text: str, results: Sequence[str], *operands: tuple[str, str]) -> str:
     """Write an instruction as inline PTX, with the types of its results and (type, operand) pairs; returns "" if it has no result.
-    ``tied`` operands are in the registers of the results, in their order. LLVM does not move code across it (side effect) and does
+    LLVM does not move code across it (side effect) and does
     not move it to where fewer threads run (convergent)."""
     letters = {"i16": "h", "i32": "r", "i64": "l", "float": "f", "i1": "b"}
-    constraints = [f"={letters[kind]}" for kind in results] + [str(n) for n in range(len(tied))]
-    constraints += [letters[kind] for kind, _ in operands] + ["~{memory}"]
+    constraints = [f"={letters[kind]}" for kind in results] + [letters[kind] for kind, _ in operands] + ["~{memory}"]
     result = structure(w, results)
-    given = [f"{kind} {value}" for kind, value in (*zip(results, tied), *operands)]
+    given = [f"{kind} {value}" for kind, value in operands]
     call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(given)}) convergent'
     if not results:
         w.do(call)

@@ -26,7 +26,8 @@ from ..llvm.small_indices import give_range
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
 from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
-from .registers import AXES, DYNAMIC_SHARED, I32, LOCAL, SHARED, nvvm, read_register
+from .places import Sums, give_slot
+from .registers import AXES, DYNAMIC_SHARED, I32, SHARED, nvvm, read_register
 
 MOST_WRITTEN = 4096
 """Most stores and calls that a loop over memory of a thread becomes where nobody asks for it."""
@@ -135,9 +136,11 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     elif scope.startswith("wmma."):
         matrix.fragments(w, buffer, count, stmt.span)
     elif scope in ("local", "") and count * buffer.dtype.itemsize <= LOCAL_BYTES:
-        slot = w.slot(item, align, max(1, count))
-        w.entry.append(f"  {slot}.local = addrspacecast ptr {slot} to {LOCAL}")
-        w.env[buffer.data], w.spaces[buffer.data] = slot, (LOCAL, f"{slot}.local")
+        place = w.places.get(buffer.data)
+        if isinstance(place, Sums):
+            place.declare(w, count)
+        else:
+            give_slot(w, buffer, item, align, max(1, count))
     else:
         help = (
             "cache what a block needs in shared memory" if scope == "local" else "lower the program with GPU_PIPELINE"

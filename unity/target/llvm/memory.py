@@ -25,7 +25,7 @@ from .lltypes import memory_type, value_type
 from .rows import contiguous_lanes, shuffled_load
 from .small_indices import is_known, plus, small_parts
 from .vectors import concat_vectors, shuffled, splat
-from .writer import EXPRESSIONS, FunctionWriter
+from .writer import EXPRESSIONS, FunctionWriter, Offset
 
 _I64 = DataType("int64")
 NEAR = 4
@@ -34,8 +34,6 @@ PIECE = 16
 """Lanes that a read with a step between them takes at a time."""
 MOST_APART = 1 << 47
 """Largest constant that stands apart in an address: more bytes than a process has."""
-Offset = tuple[str, int]
-"""A place in a buffer in elements: an operand, and a constant to be added."""
 WIDE = ("ptr", "ptr addrspace(1)")
 """Pointers of 64 bits: those of a device's memory are known to be."""
 _NSW: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
@@ -263,7 +261,6 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         picks = [row[1].index(lane) if lane in row[1] else lanes for lane in range(lanes)]
         return shuffled(w, ty, text, picks, "zeroinitializer")
     offset, lanes, step = _linear(w, buffer, expr.indices, expr.span, NEAR)
-    kind, pointer = data_pointer(w, buffer, expr.span)
     result = expr.ty.dtype
     if result is not buffer.dtype.with_lanes(lanes * buffer.dtype.lanes):
         raise CodegenError(
@@ -272,7 +269,14 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     element = memory_type(buffer.dtype, expr.span)
     align = _alignment(w, buffer, expr.indices)
     active = _active(w, expr.predicate, lanes)
-    if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
+    alike = lanes == 1 or (step == "1" and buffer.dtype.lanes == 1)
+    place = w.places.get(buffer.data)
+    if place is not None:
+        held = place.read(w, offset if alike and active is None else None, lanes, memory_type(result))
+        if held is not None:
+            return from_memory(w, held, result)
+    kind, pointer = data_pointer(w, buffer, expr.span)
+    if alike:
         address = element_pointer(w, buffer, kind, pointer, offset)
         ty = memory_type(result)
         if active is None or lanes == 1:
@@ -414,13 +418,17 @@ def store(
             )
     text = to_memory(w, text, wanted)
     text = text if row is None else shuffled(w, memory_type(wanted), text, (row[1] * lanes)[:lanes])
+    element, ty = memory_type(buffer.dtype, span), memory_type(wanted)
+    active = _active(w, predicate, lanes)
+    alike = lanes == 1 or (step == "1" and buffer.dtype.lanes == 1)
+    place = w.places.get(buffer.data)
+    if place is not None and place.write(w, offset if alike and active is None else None, lanes, ty, text):
+        return
     kind, pointer = data_pointer(w, buffer, span)
     if pointer.startswith("@") and kind == "ptr":
         raise CodegenError("E524", f"a store into the constant {buffer.name}", span)
-    element = memory_type(buffer.dtype, span)
-    ty, align = memory_type(wanted), _alignment(w, buffer, indices)
-    active = _active(w, predicate, lanes)
-    if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
+    align = _alignment(w, buffer, indices)
+    if alike:
         if lanes == 1 and active is not None:
             raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", span)
         address = element_pointer(w, buffer, kind, pointer, offset)

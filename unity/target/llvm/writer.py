@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ...arith.interval import Interval
 from ...ffi.abi import KernelSignature
@@ -29,6 +29,8 @@ Statements = dict[type, Callable[[Any, Any], None]]
 """Rules (writer, statement) -> None, by exact node type."""
 Intrinsics = dict[str, Callable[[Any, Any], str | None]]
 """Rules (writer, call) -> operand text, None without a result, by the name of a ``T.*`` intrinsic."""
+Offset = tuple[str, int]
+"""A place in a buffer in elements: an operand, and a constant to be added."""
 UNDEFINED = "undef"
 """The operand for a call without result."""
 EXPRESSIONS: Expressions = {}
@@ -155,6 +157,23 @@ class ModuleWriter:
         return "".join(self.definitions.values()) + "\n".join(self.bodies) + "\n" + "\n".join(self.metadata) + "\n"
 
 
+class Place(Protocol):
+    """Where the elements of a buffer are that need not be in memory."""
+
+    def read(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str) -> str | None:
+        """Operand of elements one after the other as an LLVM type; None where they are in memory. ``offset`` is None where they do
+        not lie so."""
+
+    def write(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str, text: str) -> bool:
+        """Elements one after the other get values; False where memory has to get them."""
+
+    def end_block(self, w: FunctionWriter) -> None:
+        """The current block ends."""
+
+    def begin_block(self) -> None:
+        """Another block begins."""
+
+
 @dataclass(slots=True)
 class LoopScope:
     """The targets of ``break`` and ``continue``, and the number of live heap blocks at the beginning of the loop."""
@@ -193,6 +212,8 @@ class FunctionWriter:
     """Bytes that data pointers from outside are multiples of, where that is known."""
     multiples: dict[Expr, int] = field(default_factory=dict)
     """Divisors of first indices of vectors, as far as asked."""
+    places: dict[Var, Place] = field(default_factory=dict)
+    """Data pointers whose elements need not be in memory, for targets that keep them elsewhere."""
     unchanging: dict[Var, str] = field(default_factory=dict)
     """Data pointers to memory that nothing writes while the function runs, and what LLVM is told where they are read."""
     block: str = "entry"
@@ -334,6 +355,8 @@ class FunctionWriter:
     def start(self, label: str) -> None:
         """Begin a block; the one before must have been ended. Jumps to it that are still to come stand in blocks it leads to."""
         self.lines.append(f"{label}:")
+        for place in self.places.values():
+            place.begin_block()
         self.block = label
         self.begun.add(label)
         depth = self.ahead.pop(label, 0)
@@ -355,6 +378,8 @@ class FunctionWriter:
 
     def _end(self) -> None:
         """More instructions of the block can stand here."""
+        for place in self.places.values():
+            place.end_block(self)
         if self.moves:
             self.lines.append(self.ends[-1])
 

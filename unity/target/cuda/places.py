@@ -1,0 +1,269 @@
+"""Where the numbers of a thread are while its kernel is written: what a block knows of its arrays, and registers that PTX names.
+
+Arrays of a thread are indexed by constants, because loops over them are written out. So a block knows what it stored: a read takes
+the operand, and only the last value of each cell is stored, where the block ends. LLVM makes registers of what is left. The sums of
+warpgroups are registers by name: a product goes on beside other instructions, and waits for one that copies its sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ffi.dtype import DataType
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, Var
+from ...ir.function import PrimFunc
+from ...ir.scalar import BufferLoad
+from ...ir.stmt import AllocBuffer, Bind, DeclBuffer
+from ...ir.types import Expr
+from ...ir.walk import collect
+from ...support.errors import CodegenError
+from ..llvm.lltypes import memory_type
+from ..llvm.memory import index_parts
+from ..llvm.writer import FunctionWriter, Offset, Place
+from .registers import LOCAL, assembly, element, structure
+
+Words = tuple[Expr, Expr, DataType]
+"""A place in an array of a thread: its pointer, an offset and the type in which it counts."""
+REGISTERS = {
+    "T.ptx_mma": (6, 8, 10), "T.ptx_ldmatrix": (3,), "T.ptx_wgmma": (6, 10), "T.tvm_fill_fragment": (0,),
+    "T.tvm_load_matrix_sync": (0,), "T.tvm_store_matrix_sync": (0,), "T.tvm_mma_sync": (0, 2, 4, 6),
+}  # fmt: skip
+"""The arguments of matrix instructions that are arrays of a thread: the next one says which elements."""
+
+
+@dataclass(slots=True)
+class _Cell:
+    """Elements of an array that are known together. ``waits``: memory does not have them yet."""
+
+    first: int
+    lanes: int
+    ty: str
+    text: str
+    waits: bool
+
+
+@dataclass(slots=True)
+class Cells:
+    """What the current block knows of an array of a thread."""
+
+    element: str
+    """LLVM type of an element."""
+    itemsize: int
+    pointer: str = ""
+    """Given when the array is allocated."""
+    known: dict[int, _Cell] = field(default_factory=dict)
+    """By element."""
+
+    def read(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str) -> str | None:
+        """Operand of elements one after the other as an LLVM type; None where it is not known now which they are: memory has
+        them all then."""
+        if offset is None or offset[0] != "0":
+            self.end_block(w)
+            return None
+        cell = self.known.get(offset[1])
+        if cell is None or (cell.first, cell.lanes, cell.ty) != (offset[1], lanes, ty):
+            self._leave_memory(w, offset[1], lanes, read=True)
+            text = w.emit(f"load {ty}, {LOCAL} {self._address(w, offset[1])}, align {self.itemsize}")
+            cell = self._know(_Cell(offset[1], lanes, ty, text, False))
+        return cell.text
+
+    def write(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str, text: str) -> bool:
+        """Elements one after the other get values; False where it is not known now which they are: what is known is stored, and
+        forgotten."""
+        if offset is None or offset[0] != "0":
+            self.end_block(w)
+            self.begin_block()
+            return False
+        self._leave_memory(w, offset[1], lanes, read=False)
+        self._know(_Cell(offset[1], lanes, ty, text, True))
+        return True
+
+    def end_block(self, w: FunctionWriter) -> None:
+        """Store what waits."""
+        for cell in self.known.values():
+            self._store(w, cell)
+
+    def begin_block(self) -> None:
+        """Other ways may lead here."""
+        self.known.clear()
+
+    def _know(self, cell: _Cell) -> _Cell:
+        self.known.update(dict.fromkeys(range(cell.first, cell.first + cell.lanes), cell))
+        return cell
+
+    def _leave_memory(self, w: FunctionWriter, first: int, lanes: int, read: bool) -> None:
+        """Forget cells that share elements with an access; those of which something is needed again are stored."""
+        for number in range(first, first + lanes):
+            cell = self.known.get(number)
+            if cell is not None:
+                end = cell.first + cell.lanes
+                if read or cell.first < first or end > first + lanes:
+                    self._store(w, cell)
+                for other in range(cell.first, end):
+                    del self.known[other]
+
+    def _store(self, w: FunctionWriter, cell: _Cell) -> None:
+        if cell.waits:
+            cell.waits = False
+            w.do(f"store {cell.ty} {cell.text}, {LOCAL} {self._address(w, cell.first)}, align {self.itemsize}")
+
+    def _address(self, w: FunctionWriter, first: int) -> str:
+        return w.emit(f"getelementptr {self.element}, {LOCAL} {self.pointer}, i64 {first}") if first else self.pointer
+
+
+@dataclass(slots=True)
+class Sums:
+    """Registers of 32 bits that PTX names, for the sums of a product of warpgroups."""
+
+    name: str
+    buffer: Buffer
+
+    def declare(self, w: FunctionWriter, count: int) -> None:
+        """Have the registers of an array of ``count`` elements."""
+        words = -(-count * self.buffer.dtype.itemsize // 4)
+        w.entry.append(f'  call void asm sideeffect ".reg .b32 {self.name}<{words}>;", ""()')
+
+    def read(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str) -> str:
+        """Operand of elements one after the other."""
+        first = self._first(offset)
+        texts = [self._read(w, number) for number in range(first, first + lanes)]
+        if lanes == 1:
+            return texts[0]
+        result = "poison"
+        for lane, text in enumerate(texts):
+            result = w.emit(f"insertelement {ty} {result}, {self._element} {text}, i64 {lane}")
+        return result
+
+    def write(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str, text: str) -> bool:
+        """Elements one after the other get values."""
+        first = self._first(offset)
+        for lane in range(lanes):
+            part = text if lanes == 1 else w.emit(f"extractelement {ty} {text}, i64 {lane}")
+            word, half = divmod((first + lane) * self.buffer.dtype.itemsize, 4)
+            register, move = f"{self.name}{word}", "mov.b32 {register}, $0;"
+            if self.buffer.dtype.itemsize == 2:
+                pair = "{old, $0}" if half else "{$0, old}"
+                kept = "{old, other}" if half else "{other, old}"
+                move = f"{{ .reg .b16 old, other; mov.b32 {kept}, {register}; mov.b32 {register}, {pair}; }}"
+            assembly(w, move.replace("{register}", register), (), (self._element, part))
+        return True
+
+    def end_block(self, w: FunctionWriter) -> None:
+        """Nothing waits."""
+
+    def begin_block(self) -> None:
+        """Registers stay."""
+
+    def words(self, w: FunctionWriter, offset: Expr, count: int) -> str:
+        """Registers as PTX lists them, from an offset in elements on."""
+        word = self._first(index_parts(w, offset)) * self.buffer.dtype.itemsize // 4
+        return ", ".join([f"{self.name}{number}" for number in range(word, word + count)])
+
+    @property
+    def _element(self) -> str:
+        return memory_type(self.buffer.dtype)
+
+    def _read(self, w: FunctionWriter, number: int) -> str:
+        word, half = divmod(number * self.buffer.dtype.itemsize, 4)
+        if self.buffer.dtype.itemsize == 4:
+            return assembly(w, f"mov.b32 $0, {self.name}{word};", [self._element])
+        pair = "{other, $0}" if half else "{$0, other}"
+        return assembly(w, f"{{ .reg .b16 other; mov.b32 {pair}, {self.name}{word}; }}", [self._element])
+
+    def _first(self, offset: Offset | None) -> int:
+        if offset is None or offset[0] != "0":
+            raise CodegenError(
+                "E526", f"{self.buffer.name} has sums of warpgroups, which are registers: its indices are constants",
+                help="write the loop over it with T.unroll",
+            )  # fmt: skip
+        return offset[1]
+
+
+def places_of(func: PrimFunc) -> dict[Var, Place]:
+    """Places for the arrays of a thread in a kernel, before they are allocated; none where a pointer goes elsewhere. Raises
+    CodegenError E526 for sums of warpgroups that another instruction takes."""
+    found = collect(func.body, (Call, Bind, DeclBuffer, AllocBuffer))
+    calls = [node for node in found if type(node) is Call]
+    sums = {call.args[10]: call for call in calls if call.op_name == "T.ptx_wgmma"}
+    taken = {node.buffer.data for node in found if type(node) is DeclBuffer}
+    taken |= {node.value for node in found if type(node) is Bind and type(node.value) is Var}
+    for call in calls:
+        held = REGISTERS.get(call.op_name, ())
+        taken |= {arg for place, arg in enumerate(call.args) if type(arg) is Var and place not in held}
+        taken |= {arg.buffer.data for arg in call.args if call.op_name == "T.address_of" and type(arg) is BufferLoad}
+        if call.op_name != "T.ptx_wgmma":
+            taken |= {arg for place in held if (arg := call.args[place]) in sums and type(arg) is Var}
+    for var, call in sums.items():
+        if var in taken:
+            raise CodegenError(
+                "E526", "sums of warpgroups are registers, whose pointer no other instruction takes", call.span
+            )
+    places: dict[Var, Place] = {}
+    for node in found:
+        if type(node) is AllocBuffer and node.buffer.data not in taken:
+            buffer = node.buffer
+            if buffer.data in sums:
+                places[buffer.data] = Sums(f"sums{len(places)}_", buffer)
+            elif buffer.scope.startswith("wmma."):
+                places[buffer.data] = Cells("i32", 4)
+            elif buffer.scope in ("local", ""):
+                item = memory_type(buffer.dtype) if buffer.dtype.lanes == 1 else f"[{buffer.dtype.itemsize} x i8]"
+                places[buffer.data] = Cells(item, buffer.dtype.itemsize)
+    return places
+
+
+def give_slot(w: FunctionWriter, buffer: Buffer, item: str, align: int, count: int) -> None:
+    """Memory for an array of a thread, which becomes registers where all its places are known."""
+    slot = w.slot(item, align, count)
+    w.entry.append(f"  {slot}.local = addrspacecast ptr {slot} to {LOCAL}")
+    w.env[buffer.data], w.spaces[buffer.data] = slot, (LOCAL, f"{slot}.local")
+    place = w.places.get(buffer.data)
+    if isinstance(place, Cells):
+        place.pointer = f"{slot}.local"
+
+
+def load_words(
+    w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType, count: int, kind: str
+) -> list[tuple[str, str]]:
+    """Registers out of an array of a thread, from an offset in elements of a type on: (type, operand) of each."""
+    place, first = _constant_place(w, base, offset, dtype)
+    each = 4 // dtype.itemsize
+    if place is not None:
+        return [(kind, place.read(w, ("0", first + each * number), each, kind) or "") for number in range(count)]
+    ptr, found = element(w, base, offset, dtype), []
+    for number in range(count):
+        at = w.emit(f"getelementptr i32, ptr {ptr}, i64 {number}") if number else ptr
+        found.append((kind, w.emit(f"load {kind}, ptr {at}, align 4")))
+    return found
+
+
+def store_words(
+    w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType, result: str | list[str], count: int, kind: str
+) -> None:
+    """The parts of a result, or operands, as registers of an array of a thread."""
+    place, first = _constant_place(w, base, offset, dtype)
+    each, whole = 4 // dtype.itemsize, structure(w, [kind] * count)
+    ptr = "" if place is not None else element(w, base, offset, dtype)
+    for number in range(count):
+        if isinstance(result, list):
+            part = result[number]
+        else:
+            part = w.emit(f"extractvalue {whole} {result}, {number}") if count > 1 else result
+        if place is not None:
+            place.write(w, ("0", first + each * number), each, kind, part)
+        else:
+            at = w.emit(f"getelementptr i32, ptr {ptr}, i64 {number}") if number else ptr
+            w.do(f"store {kind} {part}, ptr {at}, align 4")
+
+
+def _constant_place(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType) -> tuple[Cells | None, int]:
+    """The cells of an array and the number of one, where these are known; else memory has all of them."""
+    place = w.places.get(base) if type(base) is Var else None
+    if not isinstance(place, Cells):
+        return None, 0
+    text, first = index_parts(w, offset)
+    if text == "0" and place.itemsize == dtype.itemsize:
+        return place, first
+    place.write(w, None, 0, "", "")
+    return None, 0
