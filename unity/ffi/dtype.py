@@ -164,6 +164,8 @@ class DataType:
 
     def with_lanes(self, lanes: int, scalable: bool = False) -> DataType:
         """Return the element type with ``lanes`` lanes; ``scalable``: times vscale."""
+        if lanes == self.lanes and self.scalable is scalable:
+            return self
         base = self.element.name
         count = str(lanes)  # whatever is not a number is refused as part of the name
         return DataType(f"{base}xvscalex{count}" if scalable else f"{base}x{count}" if count != "1" else base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...arith.interval import Interval, point
+from ...arith.interval import Interval
 from ...ffi.cuda.checks import STATUS
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of, int_value
@@ -22,7 +22,7 @@ from ..llvm.casts import convert
 from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
-from ..llvm.small_indices import give_range
+from ..llvm.small_indices import give_range, write_out
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
 from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
@@ -60,8 +60,7 @@ def _loop(w: FunctionWriter, stmt: For) -> None:
         return
     assert type(stmt.extent) is IntImm and type(stmt.min) is IntImm
     for value in range(stmt.min.value, stmt.min.value + stmt.extent.value):
-        w.env[stmt.loop_var] = str(value)
-        give_range(w, stmt.loop_var, point(value))
+        write_out(w, stmt.loop_var, value)
         scoped(w, stmt.body)
 
 

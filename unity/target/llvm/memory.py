@@ -10,20 +10,19 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from ...arith import Analyzer
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
 from ...ir.build import broadcast, conjuncts, const, dtype_of, is_int, logical_and, lt, ramp
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace
-from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub, is_binary
+from ...ir.scalar import ARITHMETIC, Add, Broadcast, BufferLoad, Cast, Div, FloorDiv, Mul, Ramp, Sub, is_binary
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...support.source import Span
 from .casts import convert, from_memory, to_memory
 from .lltypes import memory_type, value_type
 from .rows import contiguous_lanes, shuffled_load
-from .small_indices import is_known, plus, small_parts
+from .small_indices import is_known, plus, small_parts, written_apart
 from .vectors import concat_vectors, shuffled, splat
 from .writer import EXPRESSIONS, FunctionWriter, Offset
 
@@ -52,6 +51,13 @@ def index_parts(w: FunctionWriter, expr: Expr, narrow: bool = True) -> tuple[str
         raise CodegenError("E523", f"an index must be an integer, got {dtype.name}", getattr(expr, "span", None))
     if type(expr) is IntImm:
         return "0", expr.value
+    if w.written:
+        fixed, number = written_apart(w, expr)
+        if fixed is None:
+            return "0", number
+        if fixed is not expr:
+            text, constant = index_parts(w, fixed, narrow)
+            return text, constant + number
     small = small_parts(w, expr) if w.ranges and (narrow or is_known(w, expr)) else None
     if small is not None:
         return small
@@ -241,11 +247,25 @@ def _alignment(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]) -> 
     if plain and len(indices) == 1 and type(indices[0]) is Ramp:
         base, lanes = indices[0].base, indices[0].lanes
         if base not in w.multiples:
-            found = Analyzer().modular_set(base)
-            w.multiples[base] = math.gcd(found.coeff, found.base)
+            w.multiples[base] = _divisor(base)
         # a power of two: what divides the first index, the memory and the vector
         return math.gcd(w.multiples[base] * own, w.aligned[buffer.data], lanes * own)
     return own
+
+
+def _divisor(expr: Expr) -> int:
+    """A number that divides an index, whatever its variables are; 0 for zero."""
+    if type(expr) is IntImm:
+        return abs(expr.value)
+    if type(expr) is Cast:
+        return _divisor(expr.value)
+    kind = type(expr)
+    if not is_binary(expr) or kind not in ARITHMETIC:
+        return 1
+    a, b = _divisor(expr.a), _divisor(expr.b)
+    if kind is FloorDiv or kind is Div:
+        return a // b if b and type(expr.b) is IntImm and a % b == 0 else 1
+    return a * b if kind is Mul else math.gcd(a, b)
 
 
 def _load(w: FunctionWriter, expr: BufferLoad) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...arith.interval import Interval, point
 from ...ffi.dtype import DataType
-from ...ir.build import dtype_of, int_value
+from ...ir.build import add, const, dtype_of, int_value, mul, sub
 from ...ir.expr import IntImm, Var
 from ...ir.scalar import Add, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub, is_binary
 from ...ir.stmt import For
@@ -28,7 +28,46 @@ def give_range(w: FunctionWriter, var: Var, values: Interval) -> None:
     """Say which values a variable has from here on."""
     if w.ranges.get(var, values) != values:
         w.fits.clear()
+        w.passing.clear()
     w.ranges[var] = values
+
+
+def write_out(w: FunctionWriter, var: Var, value: int) -> None:
+    """Say which number the variable of a loop that is written out is from here on."""
+    w.env[var], w.ranges[var], w.written[var] = str(value), point(value), value
+    w.passing.clear()
+
+
+def written_apart(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, int]:
+    """An index as what varies, None for nothing, and a number to be added: what variables of loops that are written out make."""
+    found = w.parts.get(expr)
+    if found is None:
+        found = w.parts[expr] = _parts(w, expr)
+    fixed, terms, constant = found
+    for var, factor in terms.items():
+        constant += factor * w.written[var]
+    return fixed, constant
+
+
+def _parts(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, dict[Var, int], int]:
+    """What varies, factors of the variables of loops that are written out, and a constant."""
+    if type(expr) is IntImm:
+        return None, {}, expr.value
+    if type(expr) is Var and expr in w.written:
+        return None, {expr: 1}, 0
+    if expr.ty is not _INDEX or not isinstance(expr, (Add, Sub, Mul)):
+        return expr, {}, 0
+    (a, left, m), (b, right, n) = _parts(w, expr.a), _parts(w, expr.b)
+    if isinstance(expr, Mul):
+        if b is None and not right and a is not expr.a:
+            return (a if a is None else mul(a, n)), {var: n * factor for var, factor in left.items()}, m * n
+        return expr, {}, 0
+    sign = -1 if isinstance(expr, Sub) else 1
+    terms = {var: left.get(var, 0) + sign * right.get(var, 0) for var in left | right}
+    if a is expr.a and b is expr.b:
+        return expr, {}, 0
+    fixed = a if b is None else (add if sign > 0 else sub)(const(0, "int64") if a is None else a, b)
+    return fixed, terms, m + sign * n
 
 
 def loop_range(w: FunctionWriter, loop: For) -> Interval | None:
@@ -43,16 +82,24 @@ def loop_range(w: FunctionWriter, loop: For) -> Interval | None:
 
 def range_of(w: FunctionWriter, expr: Expr) -> Interval | None:
     """The values of an int64 expression, where it and all that it is made of fit into 32 bits."""
-    if isinstance(expr, Var):
+    if type(expr) is Var:
+        w.passes = w.passes or expr in w.written
         return w.ranges.get(expr)
     if expr.ty is not _INDEX:
         return None
     if type(expr) is IntImm:
         return point(expr.value) if expr.value in WORD else None
-    if expr not in w.fits:
+    if expr in w.fits:
+        return w.fits[expr]
+    if expr not in w.passing:
+        around, w.passes = w.passes, False
         found = _range(w, expr)
-        w.fits[expr] = found if found is not None and found.within(WORD) else None
-    return w.fits[expr]
+        (w.passing if w.passes else w.fits)[expr] = found if found is not None and found.within(WORD) else None
+        if not w.passes:
+            w.passes = around
+            return w.fits[expr]
+    w.passes = True
+    return w.passing[expr]
 
 
 def _range(w: FunctionWriter, expr: Expr) -> Interval | None:

@@ -178,6 +178,7 @@ def _bind(w: FunctionWriter, stmt: Bind) -> None:
         give_range(w, stmt.var, known)
     elif w.ranges.pop(stmt.var, None) is not None:  # another copy of a loop that is written out
         w.fits.clear()
+        w.passing.clear()
 
 
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:

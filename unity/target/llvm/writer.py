@@ -206,6 +206,14 @@ class FunctionWriter:
     """Ranges of variables that fit into 32 bits, for targets that count in these where they can (`small_indices.py`)."""
     fits: dict[Expr, Interval | None] = field(default_factory=dict)
     """Ranges of expressions of them, as far as asked."""
+    written: dict[Var, int] = field(default_factory=dict)
+    """Numbers of the variables of loops that are written out."""
+    passing: dict[Expr, Interval | None] = field(default_factory=dict)
+    """The ranges of expressions with such variables, until one of these changes."""
+    passes: bool = False
+    """The range that was asked last is one of them."""
+    parts: dict[Expr, tuple[Expr | None, dict[Var, int], int]] = field(default_factory=dict)
+    """Indices as what varies, factors of such variables and a constant, as far as asked."""
     sizes: dict[Var, str] = field(default_factory=dict)
     """Sizes above zero, for such targets: as divisors of what fits."""
     aligned: dict[Var, int] = field(default_factory=dict)
