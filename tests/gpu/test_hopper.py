@@ -212,8 +212,8 @@ def test_forms_that_differ_in_a_word_are_assembled() -> None:
     assert resources.spill_bytes == 0
 
 
-def test_the_type_of_many_sums_is_written_once() -> None:
-    """Each sum that is taken from a result repeats the type of all."""
+def test_sums_are_registers_by_name() -> None:
+    """A product neither gives nor takes its sums as values: LLVM would copy them, and the assembler wait for the copies."""
     body = """
 S = T.alloc_buffer((8192,), "bfloat16", scope="shared", align=1024)
 D = T.alloc_buffer((32,), "float32", scope="local")
@@ -221,8 +221,28 @@ T.ptx_wgmma("float32", "m64n64k16", "row", "col", "bfloat16", "bfloat16", "float
 Y[tx] = D[0]
 """
     written = write_programs({"kernel": device_function(body, 128, Y="float32")}, unity.Target("cuda -arch=sm_90a"))
-    assert written.device.text.count("{ float, float, float") == 1
-    assert "wgmma.mma_async" in ptx_of(written.device, written.arch)
+    assert "extractvalue" not in written.device.text
+    assert "{sums0_0, sums0_1, " in ptx_of(written.device, written.arch)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("Y[tx] = D[tx % 32]", "its indices are constants"),
+        ("T.atomic_add(T.address_of(D[0]), T.float32(1))", "pointer"),
+    ],
+)
+def test_sums_have_constant_places(statement: str, words: str) -> None:
+    """They are registers."""
+    body = f"""
+S = T.alloc_buffer((8192,), "bfloat16", scope="shared", align=1024)
+D = T.alloc_buffer((32,), "float32", scope="local")
+T.ptx_wgmma("float32", "m64n64k16", "row", "col", "bfloat16", "bfloat16", "float32", S.data, 0, S.data, 4096, D.data, 0, 128, T.bool(True))
+{statement}
+"""
+    with pytest.raises(unity.UnityError, match=words) as caught:
+        write_programs({"kernel": device_function(body, 128, Y="float32")}, unity.Target("cuda -arch=sm_90a"))
+    assert caught.value.code == "E526"
 
 
 COPIES = """

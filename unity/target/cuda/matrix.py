@@ -93,7 +93,7 @@ def mma(w: FunctionWriter, call: Call) -> None:
     a, b, c = [(call.args[k], call.args[k + 1], DataType(kind)) for k, kind in zip((6, 8, 10), kinds)]
     operands = load_words(w, *a, form.a, form.operand) + load_words(w, *b, form.b, form.operand)
     operands += load_words(w, *c, form.c, form.total)
-    made = nvvm(w, f"mma.{_text(call, 0)}.row.col.{form.name}", structure(w, [form.total] * form.c), *operands)
+    made = nvvm(w, f"mma.{_text(call, 0)}.row.col.{form.name}", structure([form.total] * form.c), *operands)
     store_words(w, *c, made, form.c, form.total)
 
 
@@ -106,7 +106,7 @@ def ldmatrix(w: FunctionWriter, call: Call) -> None:
         raise CodegenError("E526", "T.ptx_ldmatrix takes 1, 2 or 4 matrices of .b16", call.span)
     row = element(w, call.args[5], call.args[6], dtype, SHARED)
     name = f"ldmatrix.sync.aligned.m8n8.x{number}{'.trans' if trans else ''}.b16.p3"
-    made = nvvm(w, name, structure(w, ["i32"] * number), (SHARED, row))
+    made = nvvm(w, name, structure(["i32"] * number), (SHARED, row))
     store_words(w, call.args[3], call.args[4], dtype, made, number, "i32")
 
 
@@ -177,7 +177,7 @@ def load_fragment(w: FunctionWriter, call: Call) -> None:
     source = pointer(w, call.args[5])
     stride = w.emit(f"trunc i64 {index(w, call.args[6])} to i32")
     made = nvvm(
-        w, f"wmma.m16n16k16.load.{letter}.{layout}.stride.{name}.p0", structure(w, [kind] * count), ("ptr", source), ("i32", stride)
+        w, f"wmma.m16n16k16.load.{letter}.{layout}.stride.{name}.p0", structure([kind] * count), ("ptr", source), ("i32", stride)
     )  # fmt: skip
     store_words(w, *registers, made, count, kind)
 
@@ -214,7 +214,7 @@ def mma_fragments(w: FunctionWriter, call: Call) -> None:
     words = load_words(w, *a, form.a, form.operand) + load_words(w, *b, form.b, form.operand)
     words += load_words(w, *c, form.c, form.total)
     layouts = f"{_layout(w, call.args[2], call)}.{_layout(w, call.args[4], call)}"
-    made = nvvm(w, f"wmma.m16n16k16.mma.{layouts}.{form.name}", structure(w, [form.total] * form.c), *words)
+    made = nvvm(w, f"wmma.m16n16k16.mma.{layouts}.{form.name}", structure([form.total] * form.c), *words)
     store_words(w, *d, made, form.c, form.total)
 
 

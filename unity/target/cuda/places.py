@@ -243,7 +243,7 @@ def store_words(
 ) -> None:
     """The parts of a result, or operands, as registers of an array of a thread."""
     place, first = _constant_place(w, base, offset, dtype)
-    each, whole = 4 // dtype.itemsize, structure(w, [kind] * count)
+    each, whole = 4 // dtype.itemsize, structure([kind] * count)
     ptr = "" if place is not None else element(w, base, offset, dtype)
     for number in range(count):
         if isinstance(result, list):

@@ -50,16 +50,11 @@ def nvvm(w: FunctionWriter, name: str, result: str, *arguments: tuple[str, str])
     return w.call(result, symbol, ", ".join([f"{kind} {operand}" for kind, operand in arguments]))
 
 
-def structure(w: FunctionWriter, kinds: Sequence[str]) -> str:
-    """The type of the results of an instruction; one of more than eight, which no intrinsic has, gets a name: each result that is
-    taken repeats it."""
+def structure(kinds: Sequence[str]) -> str:
+    """The type of the results of an instruction."""
     if len(kinds) < 2:
         return kinds[0] if kinds else "void"
-    text = f"{{ {', '.join(kinds)} }}"
-    if len(kinds) <= 8:
-        return text
-    name = f"%{kinds[0]}.{len(kinds)}"
-    return w.module.declare(name, f"{name} = type {text}\n")
+    return f"{{ {', '.join(kinds)} }}"
 
 
 def assembly(w: FunctionWriter, text: str, results: Sequence[str], *operands: tuple[str, str]) -> str:
@@ -68,7 +63,7 @@ def assembly(w: FunctionWriter, text: str, results: Sequence[str], *operands: tu
     not move it to where fewer threads run (convergent)."""
     letters = {"i16": "h", "i32": "r", "i64": "l", "float": "f", "i1": "b"}
     constraints = [f"={letters[kind]}" for kind in results] + [letters[kind] for kind, _ in operands] + ["~{memory}"]
-    result = structure(w, results)
+    result = structure(results)
     given = [f"{kind} {value}" for kind, value in operands]
     call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(given)}) convergent'
     if not results:

@@ -288,13 +288,13 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         )
     element = memory_type(buffer.dtype, expr.span)
     align = _alignment(w, buffer, expr.indices)
-    active = _active(w, expr.predicate, lanes)
     alike = lanes == 1 or (step == "1" and buffer.dtype.lanes == 1)
     place = w.places.get(buffer.data)
-    if place is not None:
-        held = place.read(w, offset if alike and active is None else None, lanes, memory_type(result))
+    if place is not None:  # a mask is of no use there: nothing is read that may not be
+        held = place.read(w, offset if alike and expr.predicate is None else None, lanes, memory_type(result))
         if held is not None:
             return from_memory(w, held, result)
+    active = _active(w, expr.predicate, lanes)
     kind, pointer = data_pointer(w, buffer, expr.span)
     if alike:
         address = element_pointer(w, buffer, kind, pointer, offset)
