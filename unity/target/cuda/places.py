@@ -19,8 +19,8 @@ from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
 from ..llvm.lltypes import memory_type
-from ..llvm.memory import index_parts
-from ..llvm.writer import FunctionWriter, Offset, Place
+from ..llvm.memory import Offset, index_parts
+from ..llvm.writer import FunctionWriter
 from .registers import LOCAL, assembly, element, structure
 
 Words = tuple[Expr, Expr, DataType]
@@ -45,7 +45,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class Cells:
-    """What the current block knows of an array of a thread."""
+    """An array of a thread, as far as the current block knows it."""
 
     element: str
     """LLVM type of an element."""
@@ -180,7 +180,7 @@ class Sums:
         return offset[1]
 
 
-def places_of(func: PrimFunc) -> dict[Var, Place]:
+def places_of(func: PrimFunc) -> dict[Var, Cells | Sums]:
     """Places for the arrays of a thread in a kernel, before they are allocated; none where a pointer goes elsewhere. Raises
     CodegenError E526 for sums of warpgroups that another instruction takes."""
     found = collect(func.body, (Call, Bind, DeclBuffer, AllocBuffer))
@@ -199,7 +199,7 @@ def places_of(func: PrimFunc) -> dict[Var, Place]:
             raise CodegenError(
                 "E526", "sums of warpgroups are registers, whose pointer no other instruction takes", call.span
             )
-    places: dict[Var, Place] = {}
+    places: dict[Var, Cells | Sums] = {}
     for node in found:
         if type(node) is AllocBuffer and node.buffer.data not in taken:
             buffer = node.buffer

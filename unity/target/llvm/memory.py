@@ -24,7 +24,7 @@ from .lltypes import memory_type, value_type
 from .rows import contiguous_lanes, shuffled_load
 from .small_indices import is_known, plus, small_parts, written_apart
 from .vectors import concat_vectors, shuffled, splat
-from .writer import EXPRESSIONS, FunctionWriter, Offset
+from .writer import EXPRESSIONS, FunctionWriter
 
 _I64 = DataType("int64")
 NEAR = 4
@@ -33,6 +33,8 @@ PIECE = 16
 """Lanes that a read with a step between them takes at a time."""
 MOST_APART = 1 << 47
 """Largest constant that stands apart in an address: more bytes than a process has."""
+Offset = tuple[str, int]
+"""A place in a buffer in elements: an operand, and a constant to be added."""
 WIDE = ("ptr", "ptr addrspace(1)")
 """Pointers of 64 bits: those of a device's memory are known to be."""
 _NSW: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}

@@ -50,7 +50,7 @@ def written_apart(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, int]:
 
 
 def _parts(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, dict[Var, int], int]:
-    """What varies, factors of the variables of loops that are written out, and a constant."""
+    """An index as what varies, factors of the variables of loops that are written out, and a constant."""
     if type(expr) is IntImm:
         return None, {}, expr.value
     if type(expr) is Var and expr in w.written:

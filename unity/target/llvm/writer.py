@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ...arith.interval import Interval
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.build import dtype_of
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from .deferred_checks import NAMES, PURE, DeferredChecks, is_arithmetic
-from .lltypes import value_type
 
 Expressions = dict[type, Callable[[Any, Any], str]]
 """Rules (writer, expression) -> operand text, by exact node type."""
@@ -29,8 +27,6 @@ Statements = dict[type, Callable[[Any, Any], None]]
 """Rules (writer, statement) -> None, by exact node type."""
 Intrinsics = dict[str, Callable[[Any, Any], str | None]]
 """Rules (writer, call) -> operand text, None without a result, by the name of a ``T.*`` intrinsic."""
-Offset = tuple[str, int]
-"""A place in a buffer in elements: an operand, and a constant to be added."""
 UNDEFINED = "undef"
 """The operand for a call without result."""
 EXPRESSIONS: Expressions = {}
@@ -157,23 +153,6 @@ class ModuleWriter:
         return "".join(self.definitions.values()) + "\n".join(self.bodies) + "\n" + "\n".join(self.metadata) + "\n"
 
 
-class Place(Protocol):
-    """Where the elements of a buffer are that need not be in memory."""
-
-    def read(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str) -> str | None:
-        """Operand of elements one after the other as an LLVM type; None where they are in memory. ``offset`` is None where they do
-        not lie so."""
-
-    def write(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str, text: str) -> bool:
-        """Elements one after the other get values; False where memory has to get them."""
-
-    def end_block(self, w: FunctionWriter) -> None:
-        """The current block ends."""
-
-    def begin_block(self) -> None:
-        """Another block begins."""
-
-
 @dataclass(slots=True)
 class LoopScope:
     """The targets of ``break`` and ``continue``, and the number of live heap blocks at the beginning of the loop."""
@@ -220,8 +199,8 @@ class FunctionWriter:
     """Bytes that data pointers from outside are multiples of, where that is known."""
     multiples: dict[Expr, int] = field(default_factory=dict)
     """Divisors of first indices of vectors, as far as asked."""
-    places: dict[Var, Place] = field(default_factory=dict)
-    """Data pointers whose elements need not be in memory, for targets that keep them elsewhere."""
+    places: dict[Var, Any] = field(default_factory=dict)
+    """Where a target keeps the elements of data pointers that need not be in memory (`target/cuda/places.py`)."""
     unchanging: dict[Var, str] = field(default_factory=dict)
     """Data pointers to memory that nothing writes while the function runs, and what LLVM is told where they are read."""
     block: str = "entry"
@@ -437,10 +416,6 @@ class FunctionWriter:
         text = self.value(expr)
         self.mask = mask
         return text
-
-    def typed(self, expr: Expr) -> str:
-        """``type operand`` of an expression."""
-        return f"{value_type(dtype_of(expr))} {self.value(expr)}"
 
     def statement(self, stmt: Any) -> None:
         """Write a statement. Raises CodegenError E520 for a node that has no rule."""
