@@ -6,10 +6,10 @@ Every type with a numpy counterpart, one lane. Vectors, pointers, ``void`` and n
 from __future__ import annotations
 
 from ..ffi.dtype import DataType, dtype_names
-from ..ir.expr import Call, If, MatchCast, SeqExpr, Tuple, TupleGetItem, VarBinding
-from ..ir.function import Function
+from ..ir.expr import Call, MatchCast, Var
 from ..ir.module import IRModule
-from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
+from ..ir.types import PrimType, TensorType, TupleType, Type
+from ..ir.walk import collect
 from ..support.errors import VMError
 from ..support.source import Span
 
@@ -19,35 +19,11 @@ _KNOWN = frozenset([DataType(name) for name in dtype_names()])
 def check_data_types(mod: IRModule) -> None:
     """Raise VMError E626 for a parameter, result or value of a graph function whose data type no value has."""
     for name, fn in mod.graph_functions().items():
-        _check(name, fn)
-
-
-def _check(name: str, fn: Function) -> None:
-    stack: list[Expr] = [fn]
-    while stack:
-        expr = stack.pop()
-        if type(expr) is Function:
-            for param in expr.params:
-                _type(name, param.ty, param.name, param.span)
-            stack.append(expr.body)
-        elif type(expr) is SeqExpr:
-            for block in expr.blocks:
-                for binding in block.bindings:
-                    if isinstance(binding, (VarBinding, MatchCast)):
-                        _type(name, binding.var.ty, binding.var.name, binding.span)
-                        stack.append(binding.value)
-                    if isinstance(binding, MatchCast):
-                        _type(name, binding.target, binding.var.name, binding.span)
-            stack.append(expr.body)
-        elif type(expr) is If:
-            stack += [expr.cond, expr.then_branch, expr.else_branch]
-        elif type(expr) is Call:
-            _type(name, expr.ty, "a result", expr.span)
-            stack += expr.args
-        elif type(expr) is Tuple:
-            stack += expr.fields
-        elif type(expr) is TupleGetItem:
-            stack.append(expr.tuple_value)
+        for node in collect(fn, (Var, MatchCast, Call)):
+            if isinstance(node, MatchCast):
+                _type(name, node.target, node.var.name, node.span)
+            else:
+                _type(name, node.ty, node.name if isinstance(node, Var) else "a result", node.span)
 
 
 def _type(function: str, ty: Type, what: str, span: Span | None) -> None:

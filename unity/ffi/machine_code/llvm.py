@@ -38,8 +38,8 @@ class CompileOptions:
     ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline and SROA, for code that
     is calls and little between them) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and
     ``features`` are LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for
-    that. ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this
-    machine's where it is empty. With ``assembly`` the object is assembler text.
+    that. ``reloc``: keep ``pic`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this machine's where it is
+    empty. With ``assembly`` the object is assembler text.
     """
 
     pipeline: str = "O2"
@@ -47,7 +47,6 @@ class CompileOptions:
     cpu: str = ""
     features: str = ""
     reloc: str = "pic"
-    codemodel: str = "small"
     vectorize: bool = True
     triple: str = ""
     assembly: bool = False
@@ -97,7 +96,7 @@ def _make_machine(options: CompileOptions) -> binding.TargetMachine:
             target = _llvm().Target.from_triple(options.triple)
             return target.create_target_machine(
                 cpu=options.cpu, features=options.features, opt=options.opt,
-                reloc=options.reloc, codemodel=options.codemodel,
+                reloc=options.reloc, codemodel="small",
             )  # fmt: skip
         except RuntimeError as error:
             raise FFIError("E708", f"LLVM has no target {options.triple!r}: {error}") from error

@@ -8,7 +8,7 @@ built holds the reduced operators, so that a saved file and a build from its tex
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from ...transform.relax.precision.quantize_products import quantize_products
 from ...transform.relax.precision.quantize_weights import quantize_weights
 from ...transform.relax.precision.to_mixed_precision import to_mixed_precision
 from ...vm.build import build
+from ...vm.executable.executable import Executable
 from .accuracy import as_inputs
 from .calibration import Calibration, Quantization, Run, calibrate as decide
 
@@ -65,14 +66,19 @@ def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run 
     ``mod``: the module. ``calibration``: a ``Calibration``, or inputs of ``main``, one tuple for each call. ``run``: a function
     that executes a module on such inputs; None: compiled. Raises PassError E987 for inputs that give no ranges.
     """
-    machines: dict[IRModule, Any] = {}
+    return decide(_prepared(mod), _calibration(calibration), runs_of(build) if run is None else run)
 
-    def call(module: IRModule, inputs: Any, *more: Any) -> Any:
+
+def runs_of(build: Callable[[IRModule], Executable]) -> Run:
+    """A function that runs ``main`` of modules, each built once."""
+    machines: dict[IRModule, Executable] = {}
+
+    def run(module: IRModule, inputs: Any, *more: Any) -> Any:
         if module not in machines:
             machines[module] = build(module)
         return machines[module]["main"](*as_inputs(inputs), *more)
 
-    return decide(_prepared(mod), _calibration(calibration), call if run is None else run)
+    return run
 
 
 def quantize(mod: IRModule, calibration: Calibration | Quantization | Sequence[Any]) -> IRModule:

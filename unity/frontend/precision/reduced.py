@@ -9,6 +9,7 @@ import copy
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...ir.function import Function, PrimFunc
@@ -20,7 +21,7 @@ from ...vm.executable.executable import Executable
 from ...vm.stages import as_module
 from ..entry import BuildOptions, compile_chosen
 from .accuracy import Accuracy, as_inputs, compare, copies
-from .precision import Reduction
+from .precision import Reduction, runs_of
 
 
 def compile_reduced(
@@ -28,16 +29,9 @@ def compile_reduced(
 ) -> Executable:
     """A module built with a precision; with example inputs of ``main`` also built in float32, and compared."""
     source, plain = as_module(mod), replace(how, choose="analytic", tune=None)
-    machines: dict[IRModule, Executable] = {}
-
-    def run(module: IRModule, inputs: Any, *more: Any) -> Any:
-        if module not in machines:
-            machines[module] = compile_chosen(module, plain)
-        return machines[module]["main"](*as_inputs(inputs), *more)
-
     given = None if example_inputs is None else as_inputs(example_inputs)
     expected = None if given is None else compile_chosen(source, plain)["main"](*copies(given))
-    reduced, decided = reduction.apply(source, run)
+    reduced, decided = reduction.apply(source, runs_of(partial(compile_chosen, how=plain)))
     compiled = compile_chosen(reduced, how, how.discard_parameters)
     compiled.quantization = decided
     if how.discard_parameters:

@@ -20,8 +20,7 @@ from ...ffi.tensor import Tensor
 from ...ir.builder import BlockBuilder
 from ...ir.expr import ShapeExpr, Tuple, Var
 from ...ir.module import IRModule
-from ...ir.relation import tensor_type
-from ...ir.types import Expr, prim_type
+from ...ir.types import Expr
 from ...support.errors import FrontendError, VMError
 from ...support.optional import require
 from ...transform.infra.backend import backend_of
@@ -31,12 +30,11 @@ from ...vm.out_calls import allocated_results
 from ...vm.virtual_machine import VirtualMachine
 from ..entry import BuildOptions, compile_chosen
 from .capture.inputs import device_target
-from .context.context import Context, dtype_name
+from .context.context import Context
 from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
 from .frozen_weights import FrozenWeights, frozen_inputs, graph_weights
-from .runtime.arguments import PLACES, refuse_tensor
 from .runtime.memory import addresses, copy_if_aliased, is_on_device, on_host
 from .translate.graph import EFFECTS, TOKEN, GraphImporter
 
@@ -298,14 +296,12 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
         elif _is_ragged(node):
             continue  # a result may be it
         elif node.op == "placeholder":
-            params.append(_parameter(context, node, params))
-            graph.values[node] = _as_used(params[-1], node.meta["val"])
+            params.append(graph.parameter(node, params))
         elif node.op == "get_attr":
             value = operator.attrgetter(node.target)(graph_module)
             if isinstance(value, context.torch.Tensor):  # else a branch or the body of a loop
-                graph.values[node] = _as_used(
-                    op.constant(Tensor.from_torch(_as_pairs(context.torch, value.detach()))), value
-                )
+                constant = op.constant(Tensor.from_torch(_as_pairs(context.torch, value.detach())))
+                graph.values[node] = complex_of(constant, value) if value.is_complex() else constant
     with builder.function("main", params):
         graph.run(nodes)
         raw = next(n for n in nodes if n.op == "output").args[0]
@@ -390,28 +386,3 @@ def _layout(context: Context, value: Any) -> ShapeExpr | None:
         return ShapeExpr(context.symbols.dims([*value.stride(), offset]))
     except Gap:
         return None
-
-
-def _parameter(context: Context, node: Any, others: Sequence[Var]) -> Var:
-    """The parameter of a placeholder; a size that torch hands over twice is a number of its own the second time.
-
-    Raises FrontendError E015 for a tensor of a kind or on a device that programs do not take.
-    """
-    value = node.meta["val"]
-    try:
-        if isinstance(value, context.torch.Tensor):
-            refuse_tensor(context.torch, f"the input {node.name}", value, PLACES)
-            real = context.torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
-            shape = [context.symbols.bind(d) for d in real.shape]
-            return Var(node.name, tensor_type(shape, dtype_name(real.dtype)))
-    except Gap as gap:
-        raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
-    bound = context.symbols.bind(value)
-    if isinstance(bound, Var) and not any([bound is other for other in others]):
-        return bound
-    return Var(node.name, prim_type("int64"))
-
-
-def _as_used(expr: Expr, value: Any) -> Expr | Deferred:
-    """An expression as the graph uses it: that of a complex tensor holds pairs of numbers."""
-    return complex_of(expr, value) if getattr(value, "is_complex", bool)() else expr

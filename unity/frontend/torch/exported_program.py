@@ -19,8 +19,7 @@ from ...ir.builder import BlockBuilder
 from ...ir.expr import Constant, Tuple, Var, is_dataflow_var
 from ...ir.function import Function
 from ...ir.module import IRModule
-from ...ir.relation import tensor_type
-from ...ir.types import Expr, prim_type
+from ...ir.types import Expr
 from ...ir.walk import free_vars
 from ...support.errors import FFIError, FrontendError
 from ...support.gc_pause import young_collection
@@ -161,36 +160,21 @@ class _Import:
         self.symbols.bind_plain([d for value in values for d in getattr(value, "shape", ())])
         for node, spec in pairs:  # inputs first: they bind the symbols
             if spec.kind.name == "USER_INPUT" and type(spec.arg).__name__ != "ConstantArgument":
-                self.graph.values[node] = self._input(node)
+                self._input(node)
             elif spec.kind.name == "USER_INPUT":
                 self.graph.values[node] = spec.arg.value
         changed = {target for kind, target in state_updates(self.program) if kind != "USER_INPUT_MUTATION"}
         for node, spec in pairs:
             if spec.target in changed:
-                self.graph.values[node] = self._input(node)
+                self._input(node)
             elif spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
                 if node.users:
                     self.graph.values[node] = self._weight(node.name, spec.target)
             elif spec.kind.name != "USER_INPUT":
                 raise FrontendError("E012", f"an input of kind {spec.kind.name} cannot be imported: {spec.target}")
 
-    def _input(self, node: Any) -> Expr | Deferred:
-        value = node.meta["val"]
-        torch = self.context.torch
-        if isinstance(value, torch.Tensor):
-            real = torch.view_as_real(value) if value.is_complex() else value
-            try:
-                shape = [self.symbols.bind(d) for d in real.shape]
-            except Gap as gap:
-                raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
-            var = Var(node.name, tensor_type(shape, self._dtype(real, f"the input {node.name}")))
-        elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            bound = self.symbols.bind(value)
-            var = bound if isinstance(bound, Var) else Var(node.name, prim_type("int64"))
-        else:
-            raise FrontendError("E013", f"the input {node.name} of type {type(value).__name__} cannot be imported")
-        self.inputs.append(var)
-        return complex_of(var, value) if isinstance(value, torch.Tensor) and value.is_complex() else var
+    def _input(self, node: Any) -> None:
+        self.inputs.append(self.graph.parameter(node))
 
     def _dtype(self, value: Any, what: str) -> str:
         try:

@@ -94,11 +94,6 @@ class Context:
         """dtype of the (first) result."""
         return dtype_name(self._first().dtype)
 
-    @property
-    def numpy_dtype(self) -> Any:
-        """numpy's dtype of the (first) result."""
-        return DataType(self.dtype).numpy
-
     def uses(self, index: int) -> bool:
         """True if an output of the operator is used."""
         return index in self.used
@@ -143,11 +138,7 @@ class Context:
 
     def holds_number(self, value: Any) -> bool:
         """True if nested arguments contain a float that only the data knows."""
-        if isinstance(value, dict):
-            return any([self.holds_number(v) for v in value.values()])
-        if isinstance(value, (list, tuple)):
-            return any([self.holds_number(v) for v in value])
-        return isinstance(value, Expr) and value in self.numbers
+        return any([isinstance(v, Expr) and v in self.numbers for v in leaves(value)])
 
     def emit(self, expr: Expr) -> Expr:
         """Bind an expression that is used more than once."""
@@ -202,6 +193,20 @@ class Context:
     def broadcast(self, x: Expr, shape: Sequence[Any] | None = None) -> Expr:
         """``x`` broadcast to a shape (default: that of the result)."""
         return op.broadcast_to(x, ShapeExpr(tuple([to_dim(d) for d in (self.shape if shape is None else shape)])))
+
+
+def mapped(fn: Callable[[Any], Any], value: Any) -> Any:
+    """Nested arguments, in lists, tuples and dicts, with what a function makes of each."""
+    if isinstance(value, (list, tuple)):
+        return [mapped(fn, v) for v in value]
+    return {k: mapped(fn, v) for k, v in value.items()} if isinstance(value, dict) else fn(value)
+
+
+def leaves(value: Any) -> list[Any]:
+    """Nested arguments in a row."""
+    if isinstance(value, (list, tuple)):
+        return [leaf for v in value for leaf in leaves(v)]
+    return leaves([*value.values()]) if isinstance(value, dict) else [value]
 
 
 def is_node(value: Any) -> bool:

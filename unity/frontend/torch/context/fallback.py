@@ -92,15 +92,6 @@ def complex_of(real: Expr, value: Any) -> Deferred:
     return Deferred(require("torch").ops.aten.view_as_complex.default, [real], {}, value)
 
 
-def holds_deferred(value: Any) -> bool:
-    """True if nested arguments contain a ``Deferred``."""
-    if isinstance(value, dict):
-        return any([holds_deferred(v) for v in value.values()])
-    if isinstance(value, (list, tuple)):
-        return any([holds_deferred(v) for v in value])
-    return isinstance(value, Deferred)
-
-
 def _dtypes(ty: Type) -> Any:
     """dtypes of the tensors of a result type, nested as these are."""
     if isinstance(ty, TupleType):

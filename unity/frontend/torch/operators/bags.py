@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from .... import op
 from ....ir import build
@@ -24,10 +25,32 @@ def _embedding_bag(c: Context, a: Args) -> Result:
     if build.is_int(bags, 0) or has_none(a.indices):
         return [op.zeros((bags, width), c.dtype), None, None, None]
     refuse(has_none(a.weight), "no row to take")
-    count = shape_of(a.indices)[0]
+    kind = "max" if a.mode == 2 else "add"
+    count, padding = shape_of(a.indices)[0], _padding(c, a)
     size = _bag_size(c, bags, count)
-    result = _even_bags(c, a, bags, size) if size else _uneven_bags(c, a, bags, width)
+    front = [bags, size] if size else [count]
+    indices = c.reshape(a.indices, front)
+    rows: Expr = upcast(c, op.take(a.weight, indices, axis=0))
+    dtype = dtype_of(rows)
+    if a.per_sample_weights is not None:
+        rows = rows * c.cast(c.reshape(a.per_sample_weights, [*front, 1]), dtype)
+    valid: Expr = c.broadcast(number(True, "bool"), front)
+    if padding is not None:
+        valid = c.emit(op.not_equal(c.cast(indices, "int64"), number(padding, "int64")))
+        rows = op.where(c.reshape(valid, [*front, 1]), rows, _NEUTRAL[kind])
+    gather = _even_bags if size else partial(_uneven_bags, c, _bag_of_rows(c, a, bags, count), bags)
+    result = c.emit(gather(rows, kind, [width]))
+    if size and padding is None:
+        return [c.cast(result / size if a.mode == 1 else result, c.dtype), None, None, None]
+    counted = c.reshape(gather(c.cast(valid, "int64"), "add", []), [bags, 1])
+    if a.mode == 1:
+        result = result / c.cast(op.maximum(counted, 1), dtype)
+    elif a.mode == 2:
+        result = op.where(op.equal(counted, 0), 0, result)
     return [c.cast(result, c.dtype), None, None, None]
+
+
+_NEUTRAL = {"add": 0, "max": -math.inf}
 
 
 def _bag_size(c: Context, bags: Expr, count: Expr) -> int:
@@ -47,51 +70,23 @@ def _padding(c: Context, a: Args) -> int | None:
     return padding
 
 
-def _even_bags(c: Context, a: Args, bags: Expr, size: int) -> Expr:
-    """Bags of one size: reductions along an axis."""
-    rows: Expr = upcast(c, op.take(a.weight, c.reshape(a.indices, [bags, size]), axis=0))
-    padding, kind = _padding(c, a), dtype_of(rows)
-    if a.per_sample_weights is not None:
-        rows = rows * c.cast(c.reshape(a.per_sample_weights, [bags, size, 1]), kind)
-    if padding is None:
-        return c.emit((op.sum, op.mean, op.max)[a.mode](rows, axis=1))
-    valid = c.emit(op.not_equal(c.reshape(c.cast(a.indices, "int64"), [bags, size, 1]), number(padding, "int64")))
-    rows = op.where(valid, rows, -math.inf if a.mode == 2 else 0)
-    result = c.emit((op.max if a.mode == 2 else op.sum)(rows, axis=1))
-    counted = c.emit(op.sum(c.cast(valid, kind), axis=1))
-    if a.mode == 1:
-        return result / op.maximum(counted, 1)
-    return result if a.mode == 0 else op.where(op.equal(counted, 0), 0, result)
+def _even_bags(rows: Expr, kind: str, rest: list[Expr]) -> Expr:
+    """Rows of bags of one size, reduced along an axis."""
+    return (op.max if kind == "max" else op.sum)(rows, axis=1)
 
 
-def _uneven_bags(c: Context, a: Args, bags: Expr, width: Expr) -> Expr:
-    """Bags that begin where the offsets say: each row is added to its bag."""
-    count = shape_of(a.indices)[0]
+def _uneven_bags(c: Context, bag: Expr, bags: Expr, rows: Expr, kind: str, rest: list[Expr]) -> Expr:
+    """Each row added to its bag."""
+    area = c.broadcast(number(_NEUTRAL[kind], dtype_of(rows)), [bags, *rest])
+    return op.scatter_nd(area, bag, rows, reduction=kind)
+
+
+def _bag_of_rows(c: Context, a: Args, bags: Expr, count: Expr) -> Expr:
+    """The bag of each row: how many begin up to it, as the offsets say."""
     offsets = slice_axis(a.offsets, 0, 0, bags) if a.include_last_offset else a.offsets
     begins = op.scatter_elements(
         op.zeros((count + 1,), "int64"), c.cast(offsets, "int64"), op.ones((bags,), "int64"),
         reduction="add",
     )  # fmt: skip
     begun = slice_axis(c.emit(op.cumsum(begins, axis=0)), 0, 0, count)
-    bag = c.emit(begun - 1)
-    rows: Expr = upcast(c, op.take(a.weight, a.indices, axis=0))
-    padding, kind = _padding(c, a), dtype_of(rows)
-    if a.per_sample_weights is not None:
-        rows = rows * c.cast(c.reshape(a.per_sample_weights, [count, 1]), kind)
-    valid: Expr = op.ones((count,), "bool")
-    if padding is not None:
-        valid = op.not_equal(c.cast(a.indices, "int64"), number(padding, "int64"))
-    mask = c.emit(valid)
-    column = c.reshape(mask, [count, 1])
-    low = number(-math.inf if a.mode == 2 else 0, kind)
-    rows = rows if padding is None else op.where(column, rows, low)
-    area = c.broadcast(low, [bags, width])
-    result: Expr = op.scatter_nd(area, c.reshape(bag, [count, 1]), rows, reduction="max" if a.mode == 2 else "add")
-    zeros = op.zeros((bags,), "int64")
-    counted = op.scatter_elements(zeros, bag, c.cast(mask, "int64"), axis=0, reduction="add")
-    sizes = c.reshape(op.maximum(counted, 1), [bags, 1])
-    if a.mode == 1:
-        result = result / c.cast(sizes, kind)
-    elif a.mode == 2:
-        result = op.where(op.equal(result, low), 0, result)
-    return result
+    return c.emit(c.reshape(c.emit(begun - 1), [count, 1]))

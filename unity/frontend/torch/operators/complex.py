@@ -13,7 +13,7 @@ from typing import Any
 
 from .... import op
 from ....ir.types import Expr
-from ..context.context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of
+from ..context.context import ATEN, Args, Context, dtype_of, mapped, number, rank_of, refuse, shape_of
 from ..context.fallback import Deferred
 from .shape import slice_axis
 
@@ -48,7 +48,7 @@ def evaluate(c: Context, target: Any, args: Any, bind: Callable[..., Args]) -> A
     if isinstance(c.value, (list, tuple)):
         c.value = [v.real if isinstance(v, c.torch.Tensor) and v.is_complex() else v for v in c.value]
     try:
-        return _evaluated(c, str(target), bind(target, *[resolved(c, part, bind) for part in args]))
+        return _evaluated(c, str(target), bind(target, *mapped(lambda value: resolved(c, value, bind), args)))
     finally:
         c.value = outer
 
@@ -59,22 +59,18 @@ def _evaluated(c: Context, name: str, given: Args) -> Any:
         return found(c, given)
     if name in _VALUES:
         for key in _VALUES[name]:
-            setattr(given, key, _all_pairs(c, getattr(given, key)))
+            setattr(given, key, mapped(lambda value: _whole_pair(c, value), getattr(given, key)))
     refuse(name not in _STRUCTURAL and name not in _VALUES, f"{name} of complex numbers")
     if name not in _VALUES and hasattr(given, "self") and not isinstance(given.self, Pair):
         return c.translated(ATEN[name], given)  # complex is what gives the shape alone
-    real, imag = [c.translated(ATEN[name], Args(**{k: _part(v, n) for k, v in vars(given).items()})) for n in (0, 1)]
+    real, imag = [c.translated(ATEN[name], Args(**mapped(part, vars(given)))) for part in (_real, _imaginary)]
     if isinstance(real, list):
         return [Pair(r, i) for r, i in zip(real, imag)]
     return Pair(c.emit(real), c.emit(imag))
 
 
 def resolved(c: Context, value: Any, bind: Callable[..., Args]) -> Any:
-    """Arguments with every deferred result computed."""
-    if isinstance(value, dict):
-        return {k: resolved(c, v, bind) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [resolved(c, v, bind) for v in value]
+    """An argument, computed where it is a deferred result."""
     if not isinstance(value, Deferred):
         return value
     known = c.pairs.get(value)
@@ -90,12 +86,12 @@ def resolved(c: Context, value: Any, bind: Callable[..., Args]) -> Any:
     return known
 
 
-def _part(value: Any, which: int) -> Any:
-    if isinstance(value, Pair):
-        return value.imag if which else value.real
-    if isinstance(value, (list, tuple)):
-        return [_part(v, which) for v in value]
-    return value
+def _real(value: Any) -> Any:
+    return value.real if isinstance(value, Pair) else value
+
+
+def _imaginary(value: Any) -> Any:
+    return value.imag if isinstance(value, Pair) else value
 
 
 _STRUCTURAL = {
@@ -147,10 +143,8 @@ def pair_of(c: Context, value: Any) -> Pair:
     return Pair(real, number(0, kind))
 
 
-def _all_pairs(c: Context, value: Any) -> Any:
-    """Pairs of operands that may be real."""
-    if isinstance(value, (list, tuple)):
-        return [_all_pairs(c, v) for v in value]
+def _whole_pair(c: Context, value: Any) -> Any:
+    """The pair of an operand that may be real, both parts of one shape."""
     result = pair_of(c, value)
     return (
         result

@@ -25,18 +25,14 @@ def _angle(c: Context, a: Args) -> Expr:
     return op.where(op.isnan(x), x, op.where(op.less(x, 0), number(math.pi, c.dtype), 0))
 
 
-@aten("round.default")
+@aten("round.default", "round.decimals")
 def _round(c: Context, a: Args) -> Expr:
-    return op.round(a.self) if is_float(a.self) else a.self
-
-
-@aten("round.decimals")
-def _round_decimals(c: Context, a: Args) -> Expr:
-    refuse(not is_float(a.self) and a.decimals < 0, "integers rounded to tens")
-    if a.decimals == 0 or not is_float(a.self):
+    decimals = getattr(a, "decimals", 0)
+    refuse(not is_float(a.self) and decimals < 0, "integers rounded to tens")
+    if decimals == 0 or not is_float(a.self):
         return op.round(a.self) if is_float(a.self) else a.self
-    scale = number(10.0 ** abs(a.decimals), c.dtype)
-    return op.round(a.self * scale) / scale if a.decimals > 0 else op.round(a.self / scale) * scale
+    scale = number(10.0 ** abs(decimals), c.dtype)
+    return op.round(a.self * scale) / scale if decimals > 0 else op.round(a.self / scale) * scale
 
 
 @aten("reciprocal.default")

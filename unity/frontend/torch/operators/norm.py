@@ -115,18 +115,12 @@ def _batch_norm(c: Context, a: Args) -> Expr:
     return batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps)
 
 
-@aten("_native_batch_norm_legit_no_training.default")
+@aten("_native_batch_norm_legit_no_training.default", "_native_batch_norm_legit.no_stats", "native_batch_norm.default")
 def _native_batch_norm(c: Context, a: Args) -> list[Any]:
-    refuse(c.uses(1) or c.uses(2), "saved statistics")
-    return [batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps), None, None]
-
-
-@aten("_native_batch_norm_legit.no_stats", "native_batch_norm.default")
-def _own_batch_norm(c: Context, a: Args) -> list[Any]:
     """Normalised with the statistics of the batch where no others are given; stored ones change nothing here."""
-    running = getattr(a, "running_mean", None)
-    refuse(bool(a.training) and running is not None, "stored statistics that change")
-    if not a.training and running is not None:
+    running, trains = getattr(a, "running_mean", None), getattr(a, "training", False)
+    refuse(trains and running is not None, "stored statistics that change")
+    if running is not None:
         refuse(c.uses(1) or c.uses(2), "saved statistics")
         return [batch_norm(c, a.input, a.weight, a.bias, running, a.running_var, a.eps), None, None]
     mean, variance, inverse = _batch_statistics(c, a.input, a.eps)

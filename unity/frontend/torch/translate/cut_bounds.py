@@ -13,7 +13,7 @@ from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.scalar import Sub
 from ....ir.types import Expr
-from ..context.context import Args, Context, axis_of, is_node, to_dim
+from ..context.context import Args, Context, axis_of, is_node, mapped, to_dim
 from ..context.report import Gap
 from ..operators.shape import slice_bound
 
@@ -45,7 +45,7 @@ def _conditions(c: Context, node: Any, bind: Callable[..., Args]) -> Iterator[Ex
     name = str(node.target)
     if not name.startswith(("aten.slice.", "aten.select.int", "aten.narrow", *_SPLITS)):
         return
-    a = bind(node.target, *_metadata(([*node.args], dict(node.kwargs))))
+    a = bind(node.target, *mapped(lambda v: v.meta["val"] if is_node(v) else v, [node.args, node.kwargs]))
     axis = axis_of(a.dim, a.self.dim())
     extent = c.symbols.expr(a.self.shape[axis])
     if type(extent) is IntImm:
@@ -84,12 +84,3 @@ def _unproven(c: Context, size: Expr) -> Iterator[Expr]:
             yield build.ge(plain.a, plain.b)
         else:
             yield build.ge(plain, 0)
-
-
-def _metadata(value: Any) -> Any:
-    """Arguments with what torch inferred in the place of nodes."""
-    if isinstance(value, (list, tuple)):
-        return [_metadata(v) for v in value]
-    if isinstance(value, dict):
-        return {k: _metadata(v) for k, v in value.items()}
-    return value.meta["val"] if is_node(value) else value

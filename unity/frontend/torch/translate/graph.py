@@ -10,7 +10,7 @@ import linecache
 import math
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,14 +19,15 @@ from typing import Any
 from .... import op
 from ....ir.expr import Call, Constant, IntImm, Op, TupleGetItem, Var
 from ....ir.op import OPS
-from ....ir.relation import Answer, is_subtype
-from ....ir.types import Expr, TensorType
-from ....support.errors import FrontendError, TypeRuleError
+from ....ir.relation import Answer, is_subtype, tensor_type
+from ....ir.types import Expr, TensorType, prim_type
+from ....support.errors import FFIError, FrontendError, TypeRuleError
 from ....support.source import Source, Span
-from ..context.context import Args, Context, Result, is_node
-from ..context.fallback import Deferred, call_torch, complex_of, holds_deferred, memory_order
+from ..context.context import Args, Context, Result, dtype_name, is_node, leaves, mapped
+from ..context.fallback import Deferred, call_torch, complex_of, memory_order
 from ..context.report import Gap, ImportReport, MemoryGap
 from ..operators.complex import COMPLEX, Pair, evaluate, resolved
+from ..runtime.arguments import PLACES, refuse_tensor
 from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
 from .decompose import traced
 from .flex import flex_attention, is_flex
@@ -67,18 +68,43 @@ class GraphImporter:
                 self.values[node] = self._node(node)
         builder.span = outer
 
+    def parameter(self, node: Any, others: Sequence[Var] = ()) -> Var:
+        """The parameter of a placeholder, which is its value; a number that is one of the ``others`` is its own the second time.
+
+        Raises FrontendError E013 and E015 for what programs do not take.
+        """
+        c, value, what = self.context, node.meta["val"], f"the input {node.name}"
+        if isinstance(value, c.torch.Tensor):
+            refuse_tensor(c.torch, what, value, PLACES)
+            real = self._as_pairs(value)
+            try:
+                shape = [c.symbols.bind(d) for d in real.shape]
+                var = Var(node.name, tensor_type(shape, dtype_name(real.dtype)))
+            except (Gap, FFIError) as error:
+                raise FrontendError("E015", f"{what} cannot be imported: {error}") from error
+            self.values[node] = complex_of(var, value) if value.is_complex() else var
+            return var
+        if not isinstance(value, (int, c.torch.SymInt)):
+            raise FrontendError("E013", f"{what} of type {type(value).__name__} cannot be imported")
+        var, bound = Var(node.name, prim_type("int64")), c.symbols.bind(value)
+        if isinstance(bound, Var) and all([bound is not other for other in others]):
+            var = bound
+        self.values[node] = var
+        return var
+
     def value_of(self, raw: Any) -> Any:
         """An argument of a node with nodes replaced by their values."""
-        if isinstance(raw, (list, tuple)):
-            return [self.value_of(v) for v in raw]
-        if is_node(raw):
-            found = self.values.get(raw)
-            if found is None and raw in self._unknown:
-                raise self._refused(raw, self._unknown[raw])
-            if found is None:
-                raise FrontendError("E012", f"{raw.name} has no value at this place", help="report this model")
-            return found
-        return raw
+        return mapped(self._value, raw)
+
+    def _value(self, raw: Any) -> Any:
+        if not is_node(raw):
+            return raw
+        found = self.values.get(raw)
+        if found is None and raw in self._unknown:
+            raise self._refused(raw, self._unknown[raw])
+        if found is None:
+            raise FrontendError("E012", f"{raw.name} has no value at this place", help="report this model")
+        return found
 
     def _node(self, node: Any) -> Result:
         c = self.context
@@ -145,22 +171,24 @@ class GraphImporter:
 
     def _operator(self, node: Any) -> Result:
         c = self.context
-        args, kwargs = self.value_of(list(node.args)), {k: self.value_of(v) for k, v in node.kwargs.items()}
+        args, kwargs = self.value_of([node.args, node.kwargs])
+        given = leaves([args, kwargs])
         target, name = node.target, str(node.target)
         if not self.trains:
             self._check_mode(node, self.bind(target, args, kwargs))
-        deferred = holds_deferred([args, kwargs])
+        deferred = any([isinstance(value, Deferred) for value in given])
+        dense = _is_dense(c.value, given)
         entry = ATEN.get(name)
         reason = "no graph operator expresses it"
         pairs = name in COMPLEX and (deferred or _is_complex(c.value))
-        if entry is None and not pairs and _is_dense(c.value, [args, kwargs]):
+        if entry is None and not pairs and dense:
             try:
                 return self._decompose(node)
             except Gap as gap:
                 reason = str(gap)
         if deferred and not _is_complex(c.value):
             entry = lambda c, _: evaluate(c, target, (args, kwargs), self.bind)  # noqa: E731
-        if entry is not None and not _is_complex(c.value) and _is_dense(c.value, [args, kwargs]):
+        if entry is not None and not _is_complex(c.value) and dense:
             try:
                 made = self._finish(node, c.translated(entry, self.bind(target, args, kwargs)))
                 self.report.imported += 1
@@ -176,7 +204,7 @@ class GraphImporter:
                     raise
                 reason = "it takes a number that only the data knows"
         pure = c.torch.Tag.nondeterministic_seeded not in target.tags
-        if (pure or name in COMPLEX) and (_is_complex(c.value) or not _is_dense(c.value, [args, kwargs])):
+        if (pure or name in COMPLEX) and (_is_complex(c.value) or not dense):
             made = Deferred(target, args, kwargs, c.value)
             sized = not _is_complex(c.value) or c.symbols.knows(c.value.shape)
             if sized and (len(node.users) < 2 or not _is_complex(c.value)):
@@ -193,7 +221,7 @@ class GraphImporter:
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
         try:
             axes = () if pure else memory_order(c.value)
-            args, kwargs = self._with_pairs(args), self._with_pairs(kwargs)
+            args, kwargs = mapped(self._with_pairs, [args, kwargs])
             call = call_torch(target, args, kwargs, c.open_type_of(self._as_pairs(c.value)), pure, c.numbers, axes)
             made = c.builder.emit(call, node.name)
         except Gap as gap:
@@ -226,24 +254,21 @@ class GraphImporter:
         return complex_of(part, value) if _is_complex(value) else part
 
     def _with_pairs(self, value: Any) -> Any:
-        """Arguments of a call into torch with the complex ones that are computed already."""
-        if isinstance(value, dict):
-            return {key: self._with_pairs(v) for key, v in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self._with_pairs(v) for v in value]
+        """An argument of a call into torch; a complex one that is computed already as the pair that it is."""
         c = self.context
         if not isinstance(value, Deferred) or value.target is c.torch.ops.aten.view_as_complex.default:
             return value
         known = c.pairs.get(value)
         if known is None:
-            return replace(value, args=self._with_pairs(value.args), kwargs=self._with_pairs(value.kwargs))
+            return replace(
+                value, args=mapped(self._with_pairs, value.args), kwargs=mapped(self._with_pairs, value.kwargs)
+            )
         return complex_of(c.emit(op.stack([known.real, known.imag], axis=len(value.value.shape))), value.value)
 
     def _as_pairs(self, value: Any) -> Any:
         """The results that torch infers for a call, complex ones as the pairs of real numbers that it gives."""
-        if isinstance(value, (list, tuple)):
-            return [self._as_pairs(v) for v in value]
-        return self.context.torch.view_as_real(value.resolve_conj()) if _is_complex(value) else value
+        real = self.context.torch.view_as_real
+        return mapped(lambda v: real(v.resolve_conj()) if _is_complex(v) else v, value)
 
     def as_real(self, value: Deferred, node: Any) -> Expr:
         """A complex result with real and imaginary part along a last axis. Raises FrontendError E015 for sparse ones."""
@@ -259,7 +284,7 @@ class GraphImporter:
                                     help="without strict=True it runs in torch") from gap  # fmt: skip
             self.report.add(str(value.target), str(gap), self.place(node), self._bytes(node))
             return c.builder.emit(
-                call_torch(target, self._with_pairs([value]), {}, c.type_of(c.value), True, c.numbers)
+                call_torch(target, [self._with_pairs(value)], {}, c.type_of(c.value), True, c.numbers)
             )
 
     def require_complex(self, value: Deferred, node: Any) -> None:
@@ -385,14 +410,11 @@ def _is_complex(value: Any) -> bool:
     return bool(getattr(getattr(value, "dtype", None), "is_complex", False))
 
 
-def _is_dense(value: Any, arguments: Any) -> bool:
+def _is_dense(value: Any, arguments: Sequence[Any]) -> bool:
     """True if the result is neither sparse nor quantised. What torch infers for the latter says nothing: their dtype is an
     argument."""
-    if isinstance(arguments, (list, tuple)):
-        return all([_is_dense(value, a) for a in arguments])
-    if isinstance(arguments, dict):
-        return _is_dense(value, list(arguments.values()))
-    quantised = type(arguments).__name__ == "dtype" and str(arguments).startswith(("torch.q", "torch.uint4"))
+    kinds = [str(a) for a in arguments if type(a).__name__ == "dtype"]
+    quantised = any([kind.startswith(("torch.q", "torch.uint4")) for kind in kinds])
     return str(getattr(value, "layout", "torch.strided")) == "torch.strided" and not quantised
 
 
