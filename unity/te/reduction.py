@@ -48,6 +48,12 @@ def reduce_axis(dom: Sequence[Scalar], name: str = "rv") -> ReduceAxis:
 Axes = ReduceAxis | list[ReduceAxis] | tuple[ReduceAxis, ...]
 
 
+class Reduction(Protocol):
+    """A reduction over axes of a value."""
+
+    def __call__(self, expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value: ...
+
+
 class Reducer(Protocol):
     """A reduction over axes of the elements where the condition holds: of a value, or of several to as many."""
 
@@ -94,7 +100,10 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
         )
         return fields if several else fields[0]
 
-    reducer.__name__ = name
+    reducer.__name__ = reducer.__qualname__ = name
+    reducer.__doc__ = (
+        f"Return the {name} of ``expr`` over ``axis``, of the elements for which the condition ``where`` holds."
+    )
     return reducer
 
 
@@ -108,20 +117,10 @@ def highest(dtype: str) -> Value:
     return Value(build.highest(dtype))
 
 
-_sum = comm_reducer(lambda x, y: x + y, lambda dtype: build.const(0, dtype), "sum")
-_prod = comm_reducer(lambda x, y: x * y, lambda dtype: build.const(1, dtype), "prod")
+sum: Reduction = comm_reducer(lambda x, y: x + y, lambda dtype: build.const(0, dtype), "sum")
+prod: Reduction = comm_reducer(lambda x, y: x * y, lambda dtype: build.const(1, dtype), "prod")
 _max = comm_reducer(lambda x, y: Value(build.maximum(x.expr, y.expr)), lowest, "max")
 _min = comm_reducer(lambda x, y: Value(build.minimum(x.expr, y.expr)), highest, "min")
-
-
-def sum(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
-    """Return the sum of ``expr`` over ``axis`` where the condition ``where`` holds."""
-    return _sum(expr, axis, where)
-
-
-def prod(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
-    """Return the product of ``expr`` over ``axis`` where the condition ``where`` holds."""
-    return _prod(expr, axis, where)
 
 
 def max(expr: Scalar, axis: Axes | Scalar, where: Scalar | None = None) -> Value:

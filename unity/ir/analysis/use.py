@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...support.graph import strongly_connected
@@ -11,6 +11,7 @@ from ..buffer import Buffer
 from ..expr import (
     Binding,
     BindingBlock,
+    Call,
     GlobalVar,
     IntImm,
     MatchCast,
@@ -163,6 +164,16 @@ def reachable_functions(mod: IRModule, roots: Iterable[str]) -> set[str]:
         if name in mod and name not in found:
             found.add(name)
             stack += called_functions(mod[name])
+    return found
+
+
+def used_otherwise(mod: IRModule, callee: Callable[[Call], Any]) -> set[str]:
+    """Names of functions that stand elsewhere than as what ``callee`` gives for a call."""
+    found: set[str] = set()
+    for member in mod.functions.values():
+        for node in nodes_in(member):
+            called = callee(node) if type(node) is Call else None
+            found.update([child.name for child in children(node) if type(child) is GlobalVar and child is not called])
     return found
 
 

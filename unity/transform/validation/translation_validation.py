@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...ir.analysis.use import called_functions
+from ...ir.analysis.use import reachable_functions
 from ...ir.expr import Call, ExternFunc, Op, StringImm
 from ...ir.function import Function, PrimFunc, has_global_symbol
 from ...ir.module import IRModule
@@ -114,7 +114,6 @@ class CheckInstrument(Instrument):
         self._outcomes: tuple[IRModule | None, dict[tuple[str, int], Outcome]] = (None, {})
         self._pure: set[str] = set()
         self._seen: set[Any] = set()
-        self._calls = _Calls()
 
     # ---- what to check
 
@@ -124,7 +123,7 @@ class CheckInstrument(Instrument):
         self._note_pure_calls(old)
         fresh: dict[tuple[str, int], Outcome] = {}
         first = len(self.records)
-        for name in self._calls.changed(old, new):
+        for name in _changed(old, new):
             start = time.process_time()
             record = CheckRecord(str(step), name, "skipped")
             failure = self._check(step, old, new, name, record, fresh)
@@ -158,7 +157,7 @@ class CheckInstrument(Instrument):
 
     def _effect(self, mod: IRModule, name: str) -> str | None:
         """The effect of a run besides computing."""
-        for member in sorted(self._calls.reach(mod, name)):
+        for member in sorted(reachable_functions(mod, [name])):
             fn = mod[member]
             if isinstance(fn, ExternFunc):
                 return f"it calls {fn.name}"
@@ -336,47 +335,23 @@ def _fit(fn: Function | PrimFunc, inputs: list[Inputs]) -> bool:
     return True
 
 
-class _Calls:
-    """The callees of functions, found once for each function."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, list[str]]] = {}
-
-    def of(self, fn: Any) -> list[str]:
-        """Functions a function refers to."""
-        held = self._known.get(id(fn))
-        if held is None:
-            held = self._known[id(fn)] = (fn, called_functions(fn))
-        return held[1]
-
-    def reach(self, mod: IRModule, name: str) -> set[str]:
-        """The function and everything it needs."""
-        found: set[str] = set()
-        work = [name]
-        while work:
-            member = work.pop()
-            if member not in found and member in mod:
-                found.add(member)
-                work += self.of(mod[member])
-        return found
-
-    def changed(self, old: IRModule, new: IRModule) -> list[str]:
-        """Functions to compare: public ones (all where none is) that reach something the pass changed."""
-        both = [
-            n
-            for n in old.functions
-            if n in new and type(old[n]) is type(new[n]) and isinstance(old[n], (Function, PrimFunc))
-        ]
-        graph = [n for n in both if isinstance(old[n], Function)]
-        pool = graph or both
-        public = [n for n in pool if has_global_symbol(old[n])]
-        programs = [n for n in both if isinstance(old[n], PrimFunc) and has_global_symbol(old[n])] if graph else []
-        found = []
-        for name in dict.fromkeys([*(public or pool), *programs]):
-            before = self.reach(old, name)
-            if any([old[n] is not new.functions.get(n) for n in before]) or before != self.reach(new, name):
-                found.append(name)
-        return found
+def _changed(old: IRModule, new: IRModule) -> list[str]:
+    """Functions to compare: public ones (all where none is) that reach something the pass changed."""
+    both = [
+        n
+        for n in old.functions
+        if n in new and type(old[n]) is type(new[n]) and isinstance(old[n], (Function, PrimFunc))
+    ]
+    graph = [n for n in both if isinstance(old[n], Function)]
+    pool = graph or both
+    public = [n for n in pool if has_global_symbol(old[n])]
+    programs = [n for n in both if isinstance(old[n], PrimFunc) and has_global_symbol(old[n])] if graph else []
+    found = []
+    for name in dict.fromkeys([*(public or pool), *programs]):
+        before = reachable_functions(old, [name])
+        if any([old[n] is not new.functions.get(n) for n in before]) or before != reachable_functions(new, [name]):
+            found.append(name)
+    return found
 
 
 def check_from_options() -> CheckInstrument:

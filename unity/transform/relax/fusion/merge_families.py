@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ffi.targets.target import target as make_target
+from ....ir.analysis.use import used_otherwise
 from ....ir.build import add, int_imm, mul
 from ....ir.expr import Call, GlobalVar, IntImm, ShapeExpr, Tuple, Var
 from ....ir.function import PrimFunc, has_global_symbol, is_scheduled
@@ -24,7 +25,7 @@ from ....ir.node import replace
 from ....ir.stmt import AttrStmt, Block, BufferStore, For
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr, prim_type
-from ....ir.walk import Rewriter, children, collect, nodes_in, rewrite, substitute
+from ....ir.walk import Rewriter, collect, rewrite, substitute
 from ....op.common.table import R
 from ...default_schedule.apply import schedule_function
 from ...infra.backend import backend_of
@@ -47,11 +48,11 @@ def merge_families(mod: IRModule) -> IRModule:
     groups = [names for names in near.values() if len(names) >= FAMILY]
     if not groups:
         return mod
-    called = _only_called(mod)
+    other = used_otherwise(mod, _callee)
     made: dict[str, tuple[str, int]] = {}
     changed: dict[str, Any] = {}
     for names in groups:
-        for alike in _families([(name, _general(programs[name])) for name in names if name in called]):
+        for alike in _families([(name, _general(programs[name])) for name in names if name not in other]):
             family = _without_outliers(alike)
             merged = _merged(programs, family) if len(family) >= FAMILY else None
             if merged is not None:
@@ -87,17 +88,9 @@ def _outline(fn: PrimFunc) -> Hashable:
     return buffers, tuple([type(node) for node in collect(fn.body, (For, Block, BufferStore))])
 
 
-def _only_called(mod: IRModule) -> set[str]:
-    """Programs that are called from graph functions alone, by ``R.call_dps`` without further scalars."""
-    called: set[str] = set()
-    other: set[str] = set()
-    for member in mod.functions.values():
-        for node in nodes_in(member):
-            direct = type(node) is Call and node.op is _CALL and len(node.args) == 2 and type(node.args[1]) is Tuple
-            for child in children(node):
-                if type(child) is GlobalVar:
-                    (called if direct and child is node.args[0] else other).add(child.name)
-    return called - other
+def _callee(call: Call) -> Any:
+    """The program that ``R.call_dps`` calls without further scalars."""
+    return call.args[0] if call.op is _CALL and len(call.args) == 2 and type(call.args[1]) is Tuple else None
 
 
 @dataclass(slots=True)

@@ -62,11 +62,8 @@ class _Adjoint:
                 self.add(item, part[index] if isinstance(part, list) else field_of(part, index))
         elif isinstance(target, Var) and target in self.active:
             if isinstance(target.ty, TupleType):
-                held = self.grads.setdefault(target, [None] * len(target.ty.fields))
-                for index in range(len(held)):
-                    held[index] = self.sum(
-                        held[index], part[index] if isinstance(part, list) else field_of(part, index), target
-                    )
+                for index in range(len(target.ty.fields)):
+                    self.add_to_field(target, index, part[index] if isinstance(part, list) else field_of(part, index))
             else:
                 self.grads[target] = self.sum(self.grads.get(target), part, target)
 

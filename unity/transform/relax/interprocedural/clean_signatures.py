@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....ir.analysis.use import bindings
+from ....ir.analysis.use import bindings, used_otherwise
 from ....ir.binders import bound_symbols
 from ....ir.expr import Call, GlobalVar, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ....ir.function import Function, has_global_symbol, is_marked, seq_body
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.types import Expr, TupleType
-from ....ir.walk import Rewriter, children, free_vars
+from ....ir.walk import Rewriter, free_vars
 from ...infra.passes import module_pass
 from ..params.bind_params import with_head
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced, rewrite_calls
@@ -27,27 +27,12 @@ Arguments = Callable[[tuple[Expr, ...], GraphRewriter], tuple[Expr, ...]]
 
 def _candidates(mod: IRModule) -> dict[str, Function]:
     """Private graph functions that are only called directly."""
-    values = {name for fn in mod.functions.values() for name in _used_as_values(fn)}
+    values = used_otherwise(mod, lambda call: call.op)
     return {
         name: fn
         for name, fn in mod.graph_functions().items()
         if name not in values and not has_global_symbol(fn) and not is_marked(fn)
     }
-
-
-def _used_as_values(fn: Any) -> set[str]:
-    """Names of functions that stand elsewhere than as the callee of a call."""
-    found: set[str] = set()
-    seen: set[int] = set()
-    stack: list[Any] = [fn]
-    while stack:
-        node = stack.pop()
-        if type(node) is GlobalVar:
-            found.add(node.name)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack += [c for c in children(node) if not (type(node) is Call and c is node.op and type(c) is GlobalVar)]
-    return found
 
 
 def _update_calls(mod: IRModule, changed: dict[str, Function], arguments: dict[str, Arguments]) -> IRModule:

@@ -19,7 +19,21 @@ from dataclasses import replace
 
 from .....ir.analysis.threads import MIN_BLOCKS_PER_SM, OWN_BARRIERS
 from .....ir.buffer import Buffer, make_buffer
-from .....ir.build import add, buffer_load, ceildiv, const, eq, floordiv, floormod, intrinsic, lt, minimum, mul, select, sub
+from .....ir.build import (
+    add,
+    buffer_load,
+    ceildiv,
+    const,
+    eq,
+    floordiv,
+    floormod,
+    intrinsic,
+    lt,
+    minimum,
+    mul,
+    select,
+    sub,
+)
 from .....ir.expr import IntImm, StringImm, Var
 from .....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
@@ -176,9 +190,7 @@ def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: 
     return stores if tile.step_groups == 1 else _reduce_groups(product, tile, sums, pos, stores)
 
 
-def _stores_by_lines(
-    product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, pos: Position
-) -> Stmt:
+def _stores_by_lines(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, pos: Position) -> Stmt:
     """The stores of a result whose rows begin anywhere, so that no vectors can be written: by way of shared memory, neighbouring
     lanes get neighbours of a row."""
     down, over = parts
@@ -194,7 +206,9 @@ def _stores_by_lines(
     def stage(i: Expr, j: Expr) -> Stmt:
         def one(lane: Expr | None) -> Stmt:
             value = buffer_load(sums, sum_of(mul(i, tile.thread_columns), mul(j, piece), lane))
-            return BufferStore(staging, value, (pos.warp, down.lane, sum_of(place_in(down.lane, mul(over.lane, piece)), lane)))
+            return BufferStore(
+                staging, value, (pos.warp, down.lane, sum_of(place_in(down.lane, mul(over.lane, piece)), lane))
+            )
 
         return vector(piece, one)
 
