@@ -1,4 +1,4 @@
-"""What the variables of a function are bound to, where they may be used, and what of them stays as it is."""
+"""Definitions: what the variables of a function are bound to, where they may be used, and what of them stays as it is."""
 
 from __future__ import annotations
 
