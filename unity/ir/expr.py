@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
@@ -56,6 +57,11 @@ class GlobalVar(Expr):
         return self.name
 
 
+def _ordered(compare: Callable[[int, int], bool]) -> Callable[[Any, object], Any]:
+    """The method that compares a constant with another, or with a number."""
+    return lambda a, b: compare(a.value, int(b)) if isinstance(b, (int, IntImm)) else Expr.__lt__(a, b)
+
+
 @node
 class IntImm(Expr):
     """Integer or boolean constant."""
@@ -73,17 +79,7 @@ class IntImm(Expr):
 
     __hash__ = Expr.__hash__
 
-    def __lt__(self, other: object) -> Any:
-        return self.value < int(other) if isinstance(other, (int, IntImm)) else Expr.__lt__(self, other)
-
-    def __le__(self, other: object) -> Any:
-        return self.value <= int(other) if isinstance(other, (int, IntImm)) else Expr.__le__(self, other)
-
-    def __gt__(self, other: object) -> Any:
-        return self.value > int(other) if isinstance(other, (int, IntImm)) else Expr.__gt__(self, other)
-
-    def __ge__(self, other: object) -> Any:
-        return self.value >= int(other) if isinstance(other, (int, IntImm)) else Expr.__ge__(self, other)
+    __lt__, __le__, __gt__, __ge__ = map(_ordered, (operator.lt, operator.le, operator.gt, operator.ge))
 
 
 @node

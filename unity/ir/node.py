@@ -132,15 +132,8 @@ def script_hook(name: str) -> Callable[..., Any]:
 
 
 def _role(annotation: str) -> str:
-    if annotation.startswith("Def["):
-        return DEF
-    if annotation.startswith("Own["):
-        return OWN
-    if annotation.startswith("Aside["):
-        return ASIDE
-    if annotation.startswith("Derived["):
-        return DERIVED
-    return LEAF if annotation in _LEAF_TYPES else PLAIN
+    marked = {"Def": DEF, "Own": OWN, "Aside": ASIDE, "Derived": DERIVED}.get(annotation.partition("[")[0])
+    return marked or (LEAF if annotation in _LEAF_TYPES else PLAIN)
 
 
 def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

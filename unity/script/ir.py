@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, overload
 
 from ..ir import IRModule
 from .decorator import decorate, decorate_later
-from .names import make_name
-from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
+from .names import namespace
 
 
 @overload
@@ -38,16 +36,4 @@ NAMES: dict[str, str] = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    made = make_name(f"I.{name}", NAMES, __name__)
-    globals()[name] = made
-    return made
-
-
-def __dir__() -> list[str]:
-    return sorted(["ir_module", *[name[2:] for name in NAMES]])
-
-
-NAMESPACES[id(sys.modules[__name__])] = "I"
-KNOWN_NAMES["I"] = lambda: NAMES
-SCRIPT_OBJECTS[id(ir_module)] = "I.ir_module"
+__getattr__, __dir__ = namespace("I", __name__, lambda: NAMES, ir_module)

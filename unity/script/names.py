@@ -6,7 +6,8 @@ it must do nothing. ``T.exp(x)`` outside of script is a mistake and raises Scrip
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..ir.types import Expr, prim_type
 from ..support.arguments import guarded
 from ..support.errors import ScriptError
 from ..support.lazy import load
-from .reader.common.scope import SCRIPT_OBJECTS
+from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS, dtype_name
 
 _HARMLESS = frozenset((
     "T.Buffer", "T.handle", "T.Ptr", "T.match_buffer", "T.let", "T.Let", "R.Tensor", "R.Shape", "R.Prim", "R.Object",
@@ -95,10 +96,28 @@ class DtypeName(ScriptName):
         )
 
 
-def make_name(path: str, known: dict[str, str], module: str) -> ScriptName:
-    """The object of a name of a namespace. Raises AttributeError for a name the namespace does not have."""
-    letter = path.partition(".")[0]
-    doc = known.get(path)
-    if doc is None and not any([name.startswith(path + ".") for name in known]):
-        raise AttributeError(f"module {module!r} has no attribute {path[len(letter) + 1 :]!r}")
-    return ScriptName(path, doc or "")
+def namespace(
+    letter: str, module: str, known: Callable[[], Mapping[str, str]], *functions: Callable[..., Any]
+) -> tuple[Callable[[str], ScriptName], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of the module that is a namespace of script: names with their docs, and its functions."""
+    place = sys.modules[module]
+    NAMESPACES[id(place)] = letter
+    KNOWN_NAMES[letter] = known
+    SCRIPT_OBJECTS.update({id(function): f"{letter}.{function.__name__}" for function in functions})
+
+    def attribute(name: str) -> ScriptName:
+        path, docs = f"{letter}.{name}", known()
+        dtype, doc = dtype_name(path), docs.get(path)
+        if dtype is None and doc is None and not any([other.startswith(path + ".") for other in docs]):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        made = ScriptName(path, doc or "")
+        if dtype is not None:
+            made = DtypeName(path, doc or f"``{path}(value)``: a scalar of that type.", dtype)
+        setattr(place, name, made)
+        return made
+
+    def names() -> list[str]:
+        own = [name[2:].partition(".")[0] for name in known() if name[0] == letter]
+        return sorted({*own, *[function.__name__ for function in functions]})
+
+    return attribute, names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable as _Callable
 from typing import Any as _Any, overload as _overload
 
@@ -10,8 +9,7 @@ from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import OPS, Function
 from ..op.composite import COMPOSITES
 from .decorator import decorate, decorate_later, macro_decorator
-from .names import make_name
-from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
+from .names import namespace
 from .spelling.spelling import CANONICAL
 
 
@@ -77,17 +75,4 @@ def _known() -> dict[str, str]:
     return aliases | rows | NAMES
 
 
-def __getattr__(name: str) -> _Any:
-    made = make_name(f"R.{name}", _known(), __name__)
-    globals()[name] = made
-    return made
-
-
-def __dir__() -> list[str]:
-    return sorted({"function", "macro", *[name[2:].partition(".")[0] for name in _known()]})
-
-
-NAMESPACES[id(sys.modules[__name__])] = "R"
-KNOWN_NAMES["R"] = _known
-SCRIPT_OBJECTS[id(function)] = "R.function"
-SCRIPT_OBJECTS[id(macro)] = "R.macro"
+__getattr__, __dir__ = namespace("R", __name__, _known, function, macro)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, overload
 
 from ..ir import PrimFunc
 from ..ir.intrinsic import INTRINSICS
 from .decorator import decorate, decorate_later, macro_decorator
-from .names import DtypeName, make_name
-from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS, dtype_name
+from .names import namespace
 from .reader.tir.forms import VALUE_FORMS
 from .reader.tir.frames import FRAMES
 from .reader.tir.statement_forms import STATEMENT_FORMS
@@ -59,25 +57,4 @@ def _known() -> dict[str, str]:
     return aliases | rows | plain | forms | types
 
 
-def __getattr__(name: str) -> Any:
-    path = f"T.{name}"
-    dtype = dtype_name(path)
-    if dtype is not None:
-        made: Any = DtypeName(path, _known().get(path, f"``{path}(value)``: a scalar of that type."), dtype)
-    else:
-        made = make_name(path, _known(), __name__)
-    globals()[name] = made
-    return made
-
-
-def __dir__() -> list[str]:
-    return sorted(
-        {"prim_func", "macro", "inline", *[name[2:].partition(".")[0] for name in _known() if name.startswith("T.")]}
-    )
-
-
-NAMESPACES[id(sys.modules[__name__])] = "T"
-KNOWN_NAMES["T"] = _known
-SCRIPT_OBJECTS[id(prim_func)] = "T.prim_func"
-SCRIPT_OBJECTS[id(macro)] = "T.macro"
-SCRIPT_OBJECTS[id(inline)] = "T.inline"
+__getattr__, __dir__ = namespace("T", __name__, _known, prim_func, macro, inline)

@@ -217,14 +217,6 @@ def _standalone(p: Printer, node: Any) -> None:
 _GRAPH = frozenset(show_relax.LEAVES)
 
 
-def _standalone_block(p: Printer, node: BindingBlock) -> None:
-    show_relax._block(p, node)
-
-
-def _standalone_binding(p: Printer, node: Any) -> None:
-    show_relax._binding(p, node)
-
-
 def _standalone_seq(p: Printer, node: SeqExpr) -> None:
     for block in node.blocks:
         show_relax._block(p, block)
@@ -260,8 +252,8 @@ def _standalone_match(p: Printer, node: MatchBufferRegion) -> None:
 
 
 _STANDALONE: dict[type, Any] = {
-    BindingBlock: _standalone_block, DataflowBlock: _standalone_block, VarBinding: _standalone_binding,
-    MatchCast: _standalone_binding, SeqExpr: _standalone_seq, If: _standalone_if, Buffer: _standalone_buffer, BufferRegion: region,
+    BindingBlock: show_relax._block, DataflowBlock: show_relax._block, VarBinding: show_relax._binding,
+    MatchCast: show_relax._binding, SeqExpr: _standalone_seq, If: _standalone_if, Buffer: _standalone_buffer, BufferRegion: region,
     Range: _standalone_range, MatchBufferRegion: _standalone_match, IterVar: iter_var, CommReducer: comm_reducer,
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ Invariant: nothing here runs user code; plain numbers are folded with bounded op
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,20 @@ def _plain(r: Reading, node: Any) -> Any:
 def refused(r: Reading, node: s.Refused) -> Any:
     """An expression or statement of Python that script does not have."""
     raise r.error("E107", f"script does not have {_REFUSED.get(node.kind, node.kind)}", node)
+
+
+def refusing(refused: Mapping[type, tuple[str, str | None]]) -> Table:
+    """The rows of statements that a level does not have: what the error says, and its help."""
+
+    def refuse(r: Reading, node: s.Syntax) -> None:
+        message, help = refused[type(node)]
+        raise r.error("E107", message, node, help)
+
+    return dict.fromkeys(refused, refuse)
+
+
+def ignored(r: Reading, node: s.Syntax) -> None:
+    """A statement that means nothing."""
 
 
 def _starred(r: Reading, node: s.Starred) -> Any:

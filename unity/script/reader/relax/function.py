@@ -17,7 +17,7 @@ from ....support.errors import Note
 from ...parser import syntax as s
 from ..common.calls import arguments
 from ..common.constants import attribute_value
-from ..common.expr import refused
+from ..common.expr import ignored, refused, refusing
 from ..common.names import path_of, unknown_name
 from ..common.reading import Level, Reading, Silent, Table
 from ..common.scope import Scope
@@ -34,15 +34,8 @@ from .operators import call, call_value
 # ----------------------------------------------------------------------------------------------------------- statements
 
 
-def _noop(r: GraphReading, node: s.Syntax) -> None:
-    return
-
-
-def _no_import(r: GraphReading, node: s.Import) -> None:
-    raise r.error("E107", "script does not have `import` inside a function", node)
-
-
 _NOT_IN_GRAPH: dict[type, tuple[str, str | None]] = {
+    s.Import: ("script does not have `import` inside a function", None),
     s.For: ("`for` has no place in a graph function", "write a recursive function, or a loop in a @T.prim_func"),
     s.While: ("`while` has no place in a graph function", "write a recursive function"),
     s.Assert: ("`assert` has no place in a graph function", "use R.assert_op(condition, format=...)"),
@@ -50,11 +43,6 @@ _NOT_IN_GRAPH: dict[type, tuple[str, str | None]] = {
     s.Continue: ("`continue` has no place in a graph function", None),
     s.ClassDef: ("a class stands only at the top of a text", None),
 }
-
-
-def _not_in_graph(r: GraphReading, node: s.Syntax) -> None:
-    message, help = _NOT_IN_GRAPH[type(node)]
-    raise r.error("E107", message, node, help)
 
 
 def _expr_stmt(r: GraphReading, node: s.ExprStmt) -> None:
@@ -123,8 +111,8 @@ def _nested(r: GraphReading, node: s.FunctionDef) -> None:
 
 STATEMENTS: Table = {
     s.Assign: read_assign, s.AnnAssign: read_annotated, s.AugAssign: read_augmented, s.ExprStmt: _expr_stmt, s.If: read_if,
-    s.With: read_with, s.Return: _return, s.FunctionDef: _nested, s.Pass: _noop, s.Skipped: _noop, s.Refused: refused,
-    s.Import: _no_import, **dict.fromkeys(_NOT_IN_GRAPH, _not_in_graph),
+    s.With: read_with, s.Return: _return, s.FunctionDef: _nested, s.Pass: ignored, s.Skipped: ignored,
+    s.Refused: refused, **refusing(_NOT_IN_GRAPH),
 }  # fmt: skip
 
 

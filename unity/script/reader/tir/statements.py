@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ....ir import AssertStmt, Break, Call, Continue, Evaluate, Expr, IfThenElse, Return, Stmt
 from ...parser import syntax as s
-from ..common.expr import refused
+from ..common.expr import ignored, refused, refusing
 from ..common.names import lookup
 from ..common.plain import is_number
 from ..common.reading import Table
@@ -20,19 +20,6 @@ from .expr import as_condition
 from .frames import read_with
 from .loops import read_for, read_while
 from .program import ProgramReading, read_body
-
-
-def _noop(r: ProgramReading, node: s.Syntax) -> None:
-    return
-
-
-def _class(r: ProgramReading, node: s.ClassDef) -> None:
-    raise r.error("E107", "a class stands only at the top of a text", node)
-
-
-def _import(r: ProgramReading, node: s.Import) -> None:
-    help = "use the T functions, or pass values by scope="
-    raise r.error("E107", "script does not have `import` inside a function", node, help)
 
 
 def _break(r: ProgramReading, node: s.Break) -> None:
@@ -116,6 +103,9 @@ def _expr_stmt(r: ProgramReading, node: s.ExprStmt) -> None:
 STATEMENTS: Table = {
     s.Assign: read_assign, s.AnnAssign: read_annotated, s.AugAssign: read_augmented, s.ExprStmt: _expr_stmt,
     s.For: read_for, s.While: read_while, s.If: _if, s.With: read_with, s.Return: _return, s.Assert: _assert,
-    s.Pass: _noop, s.Skipped: _noop, s.Break: _break, s.Continue: _continue, s.FunctionDef: _nested,
-    s.Refused: refused, s.Import: _import, s.ClassDef: _class,
+    s.Pass: ignored, s.Skipped: ignored, s.Break: _break, s.Continue: _continue, s.FunctionDef: _nested,
+    s.Refused: refused, **refusing({
+        s.Import: ("script does not have `import` inside a function", "use the T functions, or pass values by scope="),
+        s.ClassDef: ("a class stands only at the top of a text", None),
+    }),
 }  # fmt: skip
