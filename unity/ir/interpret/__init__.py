@@ -3,7 +3,7 @@
 It is the judge of passes and code generators: slow, no compiler involved. What it raises is an InterpreterError.
 """
 
-from .entry import run
 from .scalar.interpreter import Interpreter
+from .threads.program import run
 
 __all__ = ["Interpreter", "run"]

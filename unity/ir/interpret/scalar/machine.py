@@ -10,8 +10,7 @@ from ....support.errors import InterpreterError, Note
 from ....support.source import Span
 from ...expr import Var
 from ...module import IRModule
-from ..common.layout import cell_at
-from .memory import Memory, View
+from .memory import Memory, View, cell_at
 
 READ, WRITE = 0, 1
 

@@ -1,4 +1,4 @@
-"""Memory of the interpreter: byte ranges with a map of what is written, pointers into them, typed views.
+"""Memory of the interpreter: strides and cells, byte ranges with a map of what is written, pointers into them, typed views.
 
 Invariant: every access goes through a View, which checks bounds, initialisation and (through its tracker) races.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,26 @@ import numpy as np
 
 from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
-from ..common.layout import compact_strides
+
+
+def compact_strides(shape: Sequence[Any], one: Any = 1) -> tuple[Any, ...]:
+    """Row-major strides in elements; the last is ``one``."""
+    strides = [one] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+def cell_at(name: str, rest: int, shape: Sequence[int], strides: Sequence[int]) -> tuple[str, tuple[int, ...] | None]:
+    """``A[1, 2]`` and its indices for an offset in elements, where the strides allow it."""
+    left, indices = rest, []
+    for extent, stride in zip(shape, strides):
+        indices.append(min(left // stride, extent - 1) if stride > 0 and extent > 0 else 0)
+        left -= indices[-1] * stride
+    if left or any([index < 0 for index in indices]):
+        return f"{name} at element {rest}", None
+    return f"{name}[{', '.join([str(i) for i in indices])}]", tuple(indices)
+
 
 POISON = 0xA5
 """Byte pattern of memory nobody has written."""

@@ -15,11 +15,10 @@ from ...scalar import IterVar
 from ...stmt import AttrStmt, Block, Break, BufferStore, For, Stmt, turned_loop
 from ..common.blocks import Run
 from ..common.expressions import Closure, Env, lanes_of
-from ..common.layout import compact_strides
 from ..common.statements import StmtCompiler as SharedCompiler
 from .expressions import ExprCompiler, GuardKey
 from .machine import WRITE, Machine, ParallelFrame, RegionGuard, allocate, outside_memory
-from .memory import Memory, Pointer, View
+from .memory import Memory, Pointer, View, compact_strides
 
 RESULT = "result"
 """Key of the environment under which a program that returned leaves its value."""

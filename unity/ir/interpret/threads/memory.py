@@ -13,8 +13,7 @@ import numpy as np
 
 from ....ffi.dtype import DataType
 from ..common.arrays import Value
-from ..common.layout import compact_strides
-from ..scalar.memory import POISON, Memory
+from ..scalar.memory import POISON, Memory, compact_strides
 from .findings import Site
 from .lanes import SITE_BITS, WHOLE_WARP, Batch, Mask
 from .shadow import WARP_SHIFT, Shadow

@@ -10,8 +10,8 @@ import numpy as np
 from ....support.errors import InterpreterError, Note
 from ....support.source import Span
 from ..common.arrays import Value
-from ..common.layout import cell_at
 from ..scalar.machine import Machine
+from ..scalar.memory import cell_at
 from .findings import Finding, Log, Site
 from .lanes import SITE_BITS, WARP, WHOLE_WARP, Batch, Mask, ThreadId
 from .memory import Accesses, Array, Storage
