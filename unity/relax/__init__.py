@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 from .. import te
 from ..ir.expr import ExternFunc, GlobalVar, MatchCast, StringImm, VarBinding
 from ..ir.module import IRModule
-from ..ir.op import OPS
 from ..ir.types import Expr, Type, prim_type
 from ..op import OPERATORS
 from ..op.building.block_builder import BlockBuilder
 from ..op.common.gradients import register_te_gradient
-from ..op.common.table import constant as const
+from ..op.common.table import Builders, constant as const
 from ..op.composite import COMPOSITES
 from ..support.arguments import make_public, public
-from ..support.errors import ArgumentError, suggest
 from ..support.lazy import lazy_names, same_module
 from .calls import *  # noqa: F403
 from .calls import CALLS, __all__ as _CALLS
@@ -40,33 +38,13 @@ def PrimValue(value: Any) -> Expr:
 prim_value = PrimValue
 
 
-class _Operators:
-    """Operators whose names begin with a prefix: ``relax.op.nn.relu``."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-
-    def __getattr__(self, name: str) -> Any:
-        full = f"{self._prefix}.{name}"
-        if self._prefix == "R" and name in CALLS:
-            return public(CALLS[name])
-        if full in OPERATORS or full in COMPOSITES:
-            return OPERATORS.get(full) or public(COMPOSITES[full])
-        if any([n.startswith(f"{full}.") for n in OPERATORS]):
-            return _Operators(full)
-        close = suggest(full, OPS)
-        raise AttributeError(f"there is no operator {full}" + (f"; {close}" if close else ""))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise ArgumentError(
-            "E717", f"{self._prefix} is not an operator", help="operators are below it: relax.op.nn.relu(x)"
-        )
-
-    def __dir__(self) -> list[str]:
-        return sorted({n[len(self._prefix) + 1 :].partition(".")[0] for n in OPERATORS if n.startswith(self._prefix)})
+def _operator(path: str) -> Any:
+    """An operator, a combination of operators, or a call as TVM writes it."""
+    found = CALLS.get(path[2:]) or COMPOSITES.get(path)
+    return OPERATORS.get(path) if found is None else public(found)
 
 
-op = _Operators("R")
+op = Builders("R", _operator, lambda: [*OPERATORS, *COMPOSITES])
 
 if TYPE_CHECKING:
     from ..vm.executable.executable import Executable, Executable as VMExecutable

@@ -57,6 +57,11 @@ METHODS: dict[Any, str] = {kind: f"visit_{_SNAKE.sub('_', kind.__name__).lower()
 METHODS[TupleGetItem] = "visit_tuple_getitem_"
 SCALARS: dict[type, str] = {kind: f"visit_{_SNAKE.sub('_', kind.__name__).lower()}_" for kind in _SCALARS}
 """The methods of scalar expressions; where a class has none of its own, ``visit_prim_value_`` takes its place."""
+_PARTS: dict[type, tuple[str, ...]] = {
+    Call: ("op", "args"), Tuple: ("fields",), TupleGetItem: ("tuple_value",), ShapeExpr: ("values",),
+    If: ("cond", "then_branch", "else_branch"),
+}  # fmt: skip
+"""The parts of expressions that a visitor visits."""
 DEFINITIONS = {Var: "visit_var_def_", DataflowVar: "visit_dataflow_var_def_"}
 _ALIASES = {"visit_generic_const_": "visit_constant_", "visit_expr_fallback_": "visit_prim_value_"}
 """Names of TVM 0.27 for methods that were called otherwise before."""
@@ -135,25 +140,14 @@ class ExprFunctor:
 class PyExprVisitor(ExprFunctor):
     """Visits everything in order: values before the variables bound to them, blocks before the result of their sequence."""
 
-    def visit_call_(self, op: Call) -> None:
-        """The operator or callee, then the arguments."""
-        self.visit_expr(op.op)
-        for arg in op.args:
-            self.visit_expr(arg)
+    def visit_call_(self, op: Expr) -> None:
+        """The operator or callee, then the arguments; of other expressions the parts in order."""
+        for name in _PARTS[type(op)]:
+            held = getattr(op, name)
+            for part in held if isinstance(held, tuple) else (held,):
+                self.visit_expr(part)
 
-    def visit_tuple_(self, op: Tuple) -> None:
-        """The fields."""
-        for value in op.fields:
-            self.visit_expr(value)
-
-    def visit_tuple_getitem_(self, op: TupleGetItem) -> None:
-        """The tuple."""
-        self.visit_expr(op.tuple_value)
-
-    def visit_shape_expr_(self, op: ShapeExpr) -> None:
-        """The dimensions."""
-        for value in op.values:
-            self.visit_expr(value)
+    visit_tuple_ = visit_tuple_getitem_ = visit_shape_expr_ = visit_if_ = visit_call_
 
     def visit_function_(self, op: Function) -> None:
         """The parameters as definitions, then the body."""
@@ -166,12 +160,6 @@ class PyExprVisitor(ExprFunctor):
         for block in op.blocks:
             self.visit_binding_block(block)
         self.visit_expr(op.body)
-
-    def visit_if_(self, op: If) -> None:
-        """The condition, then both branches."""
-        self.visit_expr(op.cond)
-        self.visit_expr(op.then_branch)
-        self.visit_expr(op.else_branch)
 
     def visit_var_(self, op: Expr) -> None:
         """A use of a variable; constant data, functions, operators, strings and data types likewise hold nothing to visit."""

@@ -17,9 +17,10 @@ from ..ir.op import OPS
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, PrimType, ShapeType
 from ..op import OPERATORS
+from ..op.common.table import Builders
 from ..op.composite import COMPOSITES
 from ..support.arguments import public
-from ..support.errors import TypeRuleError, suggest
+from ..support.errors import TypeRuleError
 from ..te.tensor import OPERATIONS
 from .more import more, pool_kind
 from .orders import ALIASES, FIRST, orders, whole_number
@@ -108,11 +109,7 @@ def batch_matmul(
     transpose_b: bool = True,
 ) -> Any:  # fmt: skip
     """Products of a batch of matrices; the second ones are given transposed unless ``transpose_b`` is False."""
-    turned = [
-        _FUNCTIONS["permute_dims"](t, [0, 2, 1]) if turn else t
-        for t, turn in ((tensor_a, transpose_a), (tensor_b, transpose_b))
-    ]
-    return _FUNCTIONS["matmul"](*turned, out_dtype=out_dtype)
+    return _EXTRA["nn.matmul"](tensor_a, tensor_b, None, out_dtype, transpose_a, transpose_b)
 
 
 def depthwise_conv2d_nchw(
@@ -179,32 +176,17 @@ _ALL = {**_FUNCTIONS, **_EXTRA}
 OPERATIONS.update({n: _FUNCTIONS[n] for n in ("add", "subtract", "multiply", "divide", "negative", "astype")})
 
 
-class _Names:
-    """The functions whose names begin with a prefix."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-
-    def __getattr__(self, name: str) -> Any:
-        return _find(f"{self._prefix}{name}")
-
-    def __dir__(self) -> list[str]:
-        return sorted({n[len(self._prefix) :].partition(".")[0] for n in _ALL if n.startswith(self._prefix)})
+def _find(path: str) -> Any:
+    found = _ALL.get(path.removeprefix("topi."))
+    return None if found is None else public(found)
 
 
-def _find(name: str) -> Any:
-    found = _ALL.get(name)
-    if found is not None:
-        return public(found)
-    if any([n.startswith(f"{name}.") for n in _ALL]):
-        return _Names(f"{name}.")
-    close = suggest(name, _ALL)
-    raise AttributeError(f"unity.topi has no function {name!r}" + (f"; {close}" if close else ""))
+_TOPI = Builders("topi", _find, lambda: [f"topi.{name}" for name in _ALL])
 
 
 def __getattr__(name: str) -> Any:
-    return _find(name)
+    return getattr(_TOPI, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({n.partition(".")[0] for n in _ALL})
+    return dir(_TOPI)

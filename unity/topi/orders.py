@@ -112,7 +112,7 @@ def orders(topi: Functions) -> dict[str, Callable[..., Any]]:
 
     def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = False) -> Any:
         """Product of matrices, one or both given transposed."""
-        return topi["matmul"](*[_transposed(t) if turn else t for t, turn in ((a, transp_a), (b, transp_b))])
+        return nn_matmul(a, b, None, None, transp_a, transp_b)
 
     def nn_matmul(
         tensor_a: te.Tensor, tensor_b: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None,

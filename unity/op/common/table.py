@@ -5,7 +5,7 @@ Here: binding of arguments to parameters, conversion of Python values to express
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -238,7 +238,7 @@ OPERATORS: dict[str, Operator] = {}
 
 
 class Builders:
-    """Operators by attribute, as script writes them: ``R.nn.relu(x)``.
+    """Operators by attribute, as script writes them: ``R.nn.relu(x)``. ``find`` gives what a path names, ``paths`` all of them.
 
     A name is looked up when it is asked for: the rows of all families may refer to each other, whichever is read first.
     """
@@ -248,18 +248,25 @@ class Builders:
     info: OpInfo
     """The properties of the operator."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(
+        self, path: str, find: Callable[[str], Any] = OPERATORS.get, paths: Callable[[], Iterable[str]] = OPERATORS.keys
+    ) -> None:
+        self._path, self._find, self._paths = path, find, paths
 
     def __getattr__(self, name: str) -> Builders:
         path = f"{self._path}.{name}"
-        found: Any = OPERATORS.get(path)
+        found = self._find(path)
         if found is None:
-            if not any([known.startswith(f"{path}.") for known in OPERATORS]):
-                raise AttributeError(f"there is no operator {path}")
-            found = Builders(path)
+            if not any([known.startswith(f"{path}.") for known in self._paths()]):
+                close = suggest(path, self._paths())
+                raise AttributeError(f"there is no operator {path}" + (f"; {close}" if close else ""))
+            found = Builders(path, self._find, self._paths)
         setattr(self, name, found)
         return found  # type: ignore[no-any-return]
+
+    def __dir__(self) -> list[str]:
+        below = [path for path in self._paths() if path.startswith(f"{self._path}.")]
+        return sorted({path[len(self._path) + 1 :].partition(".")[0] for path in below})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Expr:
         raise ArgumentError("E717", f"{self._path} is not an operator", help="operators are below it: R.nn.relu(x)")
