@@ -99,6 +99,7 @@ def _shuffle_of_two(w: FunctionWriter, parts: list[tuple[str, DataType]], picks:
 def _let(w: FunctionWriter, expr: Let) -> str:
     moves = w.mask is not None and collect(expr.body, Shuffle)
     w.env[expr.var] = w.unmasked(expr.value) if moves else w.value(expr.value)
+    w.computed.clear()
     return w.value(expr.body)
 
 

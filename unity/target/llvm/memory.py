@@ -53,13 +53,22 @@ def index_parts(w: FunctionWriter, expr: Expr, narrow: bool = True) -> tuple[str
         raise CodegenError("E523", f"an index must be an integer, got {dtype.name}", getattr(expr, "span", None))
     if type(expr) is IntImm:
         return "0", expr.value
-    if w.written:
-        fixed, number = written_apart(w, expr)
-        if fixed is None:
-            return "0", number
-        if fixed is not expr:
-            text, constant = index_parts(w, fixed, narrow)
-            return text, constant + number
+    if not w.written:
+        return _parts(w, expr, narrow)
+    fixed, number, alone = written_apart(w, expr)
+    if fixed is None:
+        return "0", number
+    found = w.computed.get((fixed, narrow))
+    if found is None:
+        found = _parts(w, fixed, narrow)
+        if alone:
+            w.computed[fixed, narrow] = found
+    return found[0], found[1] + number
+
+
+def _parts(w: FunctionWriter, expr: Expr, narrow: bool) -> tuple[str, int]:
+    """The same, of what is no constant."""
+    dtype = dtype_of(expr)
     small = small_parts(w, expr) if w.ranges and (narrow or is_known(w, expr)) else None
     if small is not None:
         return small

@@ -15,7 +15,8 @@ from ...ir.expr import IntImm, Var
 from ...ir.scalar import Add, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub, is_binary
 from ...ir.stmt import For
 from ...ir.types import Expr, prim_type
-from .writer import FunctionWriter
+from ...ir.walk import uses_any
+from .writer import FunctionWriter, Parts
 
 _INDEX, _I32 = prim_type("int64"), DataType("int32")
 WORD = Interval(-(1 << 31), (1 << 31) - 1)
@@ -38,36 +39,44 @@ def write_out(w: FunctionWriter, var: Var, value: int) -> None:
     w.passing.clear()
 
 
-def written_apart(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, int]:
-    """An index as what varies, None for nothing, and a number to be added: what variables of loops that are written out make."""
-    found = w.parts.get(expr)
-    if found is None:
-        found = w.parts[expr] = _parts(w, expr)
-    fixed, terms, constant = found
+def written_apart(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, int, bool]:
+    """An index as what varies, None for nothing, and a number to be added: what variables of loops that are written out make. True
+    if nothing of them is in what varies."""
+    fixed, terms, constant, alone = _parts(w, expr)
     for var, factor in terms.items():
         constant += factor * w.written[var]
-    return fixed, constant
+    return fixed, constant, alone
 
 
-def _parts(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, dict[Var, int], int]:
-    """An index as what varies, factors of the variables of loops that are written out, and a constant."""
+def _parts(w: FunctionWriter, expr: Expr) -> Parts:
+    """An index as what varies, factors of the variables of loops that are written out, and a constant. True if none of these
+    variables is in what varies."""
     if type(expr) is IntImm:
-        return None, {}, expr.value
-    if type(expr) is Var and expr in w.written:
-        return None, {expr: 1}, 0
-    if expr.ty is not _INDEX or not isinstance(expr, (Add, Sub, Mul)):
-        return expr, {}, 0
-    (a, left, m), (b, right, n) = _parts(w, expr.a), _parts(w, expr.b)
+        return None, {}, expr.value, True
+    if type(expr) is Var:
+        return (None, {expr: 1}, 0, True) if expr in w.written else (expr, {}, 0, True)
+    found = w.parts.get(expr)
+    if found is None:
+        if expr.ty is _INDEX and isinstance(expr, (Add, Sub, Mul)):
+            found = _parts_of_two(w, expr)
+        else:
+            found = expr, {}, 0, not uses_any(expr, w.written)
+        w.parts[expr] = found
+    return found
+
+
+def _parts_of_two(w: FunctionWriter, expr: Add | Sub | Mul) -> Parts:
+    (a, left, m, first), (b, right, n, second) = _parts(w, expr.a), _parts(w, expr.b)
+    if a is expr.a and b is expr.b:
+        return expr, {}, 0, first and second
     if isinstance(expr, Mul):
-        if b is None and not right and a is not expr.a:
-            return (a if a is None else mul(a, n)), {var: n * factor for var, factor in left.items()}, m * n
-        return expr, {}, 0
+        if b is None and not right:
+            return (a if a is None else mul(a, n)), {var: n * factor for var, factor in left.items()}, m * n, first
+        return expr, {}, 0, first and second and not left and not right
     sign = -1 if isinstance(expr, Sub) else 1
     terms = {var: left.get(var, 0) + sign * right.get(var, 0) for var in left | right}
-    if a is expr.a and b is expr.b:
-        return expr, {}, 0
     fixed = a if b is None else (add if sign > 0 else sub)(const(0, "int64") if a is None else a, b)
-    return fixed, terms, m + sign * n
+    return fixed, terms, m + sign * n, first and second
 
 
 def loop_range(w: FunctionWriter, loop: For) -> Interval | None:

@@ -171,6 +171,7 @@ def _bind(w: FunctionWriter, stmt: Bind) -> None:
     if w.fast:
         w.accumulations = _accumulations(stmt.value)
     w.env[stmt.var] = w.value(stmt.value)
+    w.computed.clear()
     if dtype_of(stmt.value).is_bool:
         w.masks[stmt.var] = stmt.value
     known = range_of(w, stmt.value) if w.ranges else None

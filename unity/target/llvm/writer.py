@@ -27,6 +27,8 @@ Statements = dict[type, Callable[[Any, Any], None]]
 """Rules (writer, statement) -> None, by exact node type."""
 Intrinsics = dict[str, Callable[[Any, Any], str | None]]
 """Rules (writer, call) -> operand text, None without a result, by the name of a ``T.*`` intrinsic."""
+Parts = tuple[Expr | None, dict[Var, int], int, bool]
+"""Parts of an index beside loops that are written out: what varies, factors of their variables, a constant (`small_indices.py`)."""
 UNDEFINED = "undef"
 """The operand for a call without result."""
 EXPRESSIONS: Expressions = {}
@@ -39,7 +41,6 @@ INTRINSICS: Intrinsics = {}
 I64 = DataType("int64")
 REPEATABLE = PURE | {"sdiv", "srem", "udiv", "urem"}
 """Instructions that stand once for each text in what a block dominates."""
-
 MOVABLE = frozenset(("add", "sub", "mul", "shl", "lshr", "and", "or", "xor", "sext", "zext", "trunc", "getelementptr"))
 """Those that stand before a condition where several blocks behind it have them."""
 
@@ -184,15 +185,17 @@ class FunctionWriter:
     ranges: dict[Var, Interval] = field(default_factory=dict)
     """Ranges of variables that fit into 32 bits, for targets that count in these where they can (`small_indices.py`)."""
     fits: dict[Expr, Interval | None] = field(default_factory=dict)
-    """Ranges of expressions of them, as far as asked."""
+    """Those of expressions of them, as far as asked."""
     written: dict[Var, int] = field(default_factory=dict)
     """Numbers of the variables of loops that are written out."""
     passing: dict[Expr, Interval | None] = field(default_factory=dict)
     """The ranges of expressions with such variables, until one of these changes."""
     passes: bool = False
     """The range that was asked last is one of them."""
-    parts: dict[Expr, tuple[Expr | None, dict[Var, int], int]] = field(default_factory=dict)
-    """Indices as what varies, factors of such variables and a constant, as far as asked."""
+    computed: dict[tuple[Expr, bool], tuple[str, int]] = field(default_factory=dict)
+    """Indices without such variables that the current block has computed, beside loops that are written out."""
+    parts: dict[Expr, Parts] = field(default_factory=dict)
+    """The parts of indices, as far as asked."""
     sizes: dict[Var, str] = field(default_factory=dict)
     """Sizes above zero, for such targets: as divisors of what fits."""
     aligned: dict[Var, int] = field(default_factory=dict)
@@ -214,8 +217,7 @@ class FunctionWriter:
     """Extremes at hand may leave NaN out (``NUMBERS`` in ir/analysis/reductions.py)."""
     accumulations: set[Expr] = field(default_factory=set)
     """Additions that accumulate, and the products added: what may be reassociated and contracted; extremes of a cell and a value
-    that may be left out. The values accumulated keep
-    their bits, so that a value computed inside a reduction equals the same value computed elsewhere."""
+    that may be left out. The values accumulated keep their bits: one computed inside a reduction equals one computed elsewhere."""
     inside_parallel: bool = False
     known: dict[str, str] = field(default_factory=dict)
     """Results of the pure instructions on every way to here, by text; conditions that were checked there, under themselves."""
@@ -342,6 +344,7 @@ class FunctionWriter:
     def start(self, label: str) -> None:
         """Begin a block; the one before must have been ended. Jumps to it that are still to come stand in blocks it leads to."""
         self.lines.append(f"{label}:")
+        self.computed.clear()
         for place in self.places.values():
             place.begin_block()
         self.block = label
