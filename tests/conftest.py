@@ -96,6 +96,14 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(400_000)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a file of tests leaves in tables and modules stays as well: collections of later files need not look at it."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """So is a test that comes upon torch while it runs."""
