@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 
 import unity
 from unity import meta_schedule as ms
@@ -66,6 +72,29 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert main([*command, "--op", "nothing"]) == 0
     assert "not tuned: it was not asked for" in capsys.readouterr().err
     assert main(["tune", str(script), "--trials", "0"]) == 2
+
+
+def test_the_command_killed_at_any_moment_goes_on(tmp_path: Path) -> None:
+    """Real builds and runs: what was measured stays, is counted, and does not come again."""
+    script, folder, rng = tmp_path / "model.py", tmp_path / "records", random.Random(0)
+    script.write_text(TEXT.replace("9", "33"))
+    command = [sys.executable, "-m", "unity", "tune", str(script), "--work-dir", str(folder), "--resume", "--trials"]
+    database = ms.database.SQLiteDatabase(folder / "database.db")
+    for _ in range(2 * TIMES):
+        wanted = len(database) + rng.randrange(1, 5)
+        with subprocess.Popen([*command, "1000"], stderr=subprocess.DEVNULL) as process:
+            while len(database) < wanted:
+                assert process.poll() is None, "it ended before"
+                time.sleep(0.005)
+            time.sleep(rng.random() / 10)
+            measured = len(database)
+            process.kill()
+        assert len(database) == len(database.get_all_tuning_records()) >= measured
+    known = len(database)
+    assert main([*command[3:], str(known + 2)]) == 0
+    trials = [record for record in database.get_all_tuning_records() if record.verdict == "trial"]
+    assert len(trials) == known + 2
+    assert len({json.dumps(record.trace.as_json()) for record in trials}) == known + 2
 
 
 def test_a_module_of_open_sizes(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
