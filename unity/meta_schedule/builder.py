@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
@@ -18,9 +18,10 @@ from ..ffi.targets.target import Target, target as make_target
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.pack import NotPackable, pack
-from ..support.errors import ScheduleError, UnityError
+from ..support.errors import UnityError
 from ..support.lazy import absent_names
 from ..transform.default_schedule.packing import Packing
+from .core.part import Part
 from .core.tune_context import one_program
 from .workers.jobs import build_program
 from .workers.pool import LocalWorkers
@@ -46,24 +47,17 @@ class BuilderResult:
     error_msg: str | None = None
 
 
-class Builder(ABC):
+class Builder(metaclass=Part):
     """Makes saved programs of candidates."""
+
+    what = "builder"
 
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """The results, in order. A candidate that fails has a message and no file."""
 
-    @staticmethod
-    def create(kind: Builder | str = "local", max_workers: int | None = None) -> Builder:
-        """A builder by name. Raises ScheduleError E401 for an unknown one."""
-        if isinstance(kind, Builder):
-            return kind
-        if kind != "local":
-            raise ScheduleError("E401", f"no builder {kind!r}", help='"local", or a Builder of your own')
-        return LocalBuilder(max_workers=max_workers)
 
-
-class LocalBuilder(Builder):
+class LocalBuilder(Builder, names=("local",)):
     """Builds in worker processes of this machine, or in those of ``executor``.
 
     ``timeout_sec``: seconds that one candidate may take. Files lie in a temporary folder until ``close``.

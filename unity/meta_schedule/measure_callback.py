@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..support.errors import ScheduleError
 from .builder import BuilderResult
 from .core.measure_candidate import MeasureCandidate
+from .core.part import Part
 from .database.record import TuningRecord
 from .runner import RunnerResult
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from .tuning_loop import TaskScheduler
 
 
-class MeasureCallback(ABC):
+class MeasureCallback(metaclass=Part):
     """Hears of every round; ``at_once``: of each candidate as it has been measured."""
 
+    what = "measure callback"
     at_once = False
 
     @abstractmethod
@@ -30,23 +31,14 @@ class MeasureCallback(ABC):
     ) -> None:  # fmt: skip
         """A round of a task has ended, or one of its candidates was measured."""
 
-    @staticmethod
-    def create(kind: str | Sequence[MeasureCallback]) -> list[MeasureCallback]:
-        """Callbacks by name: "default" or "add-to-database", ... Raises ScheduleError E401 for an unknown one."""
-        if not isinstance(kind, str):
-            return list(kind)
-        known: dict[str, list[MeasureCallback]] = {
-            "default": [AddToDatabase(), UpdateCostModel(), RemoveBuildArtifact()],
-            "add-to-database": [AddToDatabase()],
-            "update-cost-model": [UpdateCostModel()],
-            "remove-build-artifact": [RemoveBuildArtifact()],
-        }
-        if kind not in known:
-            raise ScheduleError("E401", f"no measure callback {kind!r}", help=f"one of: {', '.join(known)}")
-        return known[kind]
+    @classmethod
+    def create(cls, kind: Any, *args: Any, **options: Any) -> list[MeasureCallback]:
+        """Callbacks by name, "default" for all; what is not text as a list. Raises ScheduleError E401 for an unknown one."""
+        names = [name for name in cls.kinds if kind in (name, "default")] or [kind]
+        return [Part.create(cls, name, *args, **options) for name in names] if isinstance(kind, str) else list(kind)
 
 
-class AddToDatabase(MeasureCallback):
+class AddToDatabase(MeasureCallback, names=("add-to-database",)):
     """Writes every candidate as a record as soon as it was measured, failures too; the program itself only of those that are the
     best so far."""
 
@@ -68,7 +60,7 @@ class AddToDatabase(MeasureCallback):
             task_scheduler.database.commit_tuning_record(record)
 
 
-class UpdateCostModel(MeasureCallback):
+class UpdateCostModel(MeasureCallback, names=("update-cost-model",)):
     """Lets the cost model learn from the candidates that ran."""
 
     def apply(
@@ -80,7 +72,7 @@ class UpdateCostModel(MeasureCallback):
             task_scheduler.cost_model.update(context, measure_candidates, runner_results)
 
 
-class RemoveBuildArtifact(MeasureCallback):
+class RemoveBuildArtifact(MeasureCallback, names=("remove-build-artifact",)):
     """Removes the files of the round."""
 
     def apply(

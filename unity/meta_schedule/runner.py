@@ -7,7 +7,7 @@ here: what a worker does (`meta_schedule/workers/jobs.py`).
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from ..transform.default_schedule.packing import Packing
 from ..transform.infra.backend import backend_of
 from .builder import ENVIRONMENT, wait_for
 from .core.arg_info import ArgInfo
+from .core.part import Part
 from .workers.jobs import Run, Turns, run_program
 from .workers.pool import LocalWorkers
 
@@ -84,24 +85,17 @@ class RunnerFuture:
         return self._result()
 
 
-class Runner(ABC):
+class Runner(metaclass=Part):
     """Takes times of saved programs."""
+
+    what = "runner"
 
     @abstractmethod
     def run(self, runner_inputs: Sequence[RunnerInput]) -> Sequence[Any]:
         """A future for each program, with ``done()`` and ``result()``."""
 
-    @staticmethod
-    def create(kind: Runner | str = "local", max_workers: int | None = None) -> Runner:
-        """A runner by name. Raises ScheduleError E401 for an unknown one."""
-        if isinstance(kind, Runner):
-            return kind
-        if kind != "local":
-            raise ScheduleError("E401", f"no runner {kind!r}", help='"local", or a Runner of your own')
-        return LocalRunner()
 
-
-class LocalRunner(Runner):
+class LocalRunner(Runner, names=("local",)):
     """Runs in one worker process of this machine, one candidate after the other, or in the workers of ``executor``.
 
     ``timeout_sec``: seconds that one candidate may take. ``cooldown_sec``: pause after each. ``threads``: threads of parallel

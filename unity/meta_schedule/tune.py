@@ -42,7 +42,7 @@ def database_of(kind: Database | str, work_dir: str | Path | None) -> Database:
 @contextlib.contextmanager
 def _workers(builder: Builder | str, runner: Runner | str, cores: int | str) -> Iterator[tuple[Builder, Runner]]:
     """Builder and runner; those made here end with the block."""
-    parts = Builder.create(builder, cores if isinstance(cores, int) else None), Runner.create(runner)
+    parts = Builder.create(builder, max_workers=cores if isinstance(cores, int) else None), Runner.create(runner)
     try:
         yield parts
     finally:

@@ -12,16 +12,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...arith.analyzer import Analyzer
 from ...arith.evaluate import evaluate
 from ...ir.buffer import Buffer
-from ...ir.build import const, dtype_of
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import Add, BufferLoad, Mul, is_binary
 from ...ir.stmt import AllocBuffer, BufferStore, For, IfThenElse, Stmt
 from ...ir.types import Expr, PointerType
-from ...ir.walk import children, collect, substitute, used_vars
+from ...ir.walk import children, collect, used_vars
 from ...transform.infra.backend import Machine
 from ...transform.tir.analysis.loop_nests import slope
 from ..core.arg_info import ArgInfo, ScalarInfo, TensorInfo
@@ -217,18 +215,11 @@ def _step(access: BufferLoad | BufferStore, lane: Var | None) -> int:
     *first, last = [slope(index, lane) for index in access.indices]
     if last is not None and None not in first:
         return 2 if any(first) or last not in (0, 1) else last
-    before = [_at(index, lane, 0) for index in access.indices]
-    after = [_at(index, lane, 1) for index in access.indices]
+    first_lane = dict.fromkeys([var for index in access.indices for var in used_vars(index)], 0)
+    before, after = [[evaluate(index, {**first_lane, lane: place}) for index in access.indices] for place in (0, 1)]
     if None in before or None in after or before[:-1] != after[:-1]:
         return 2
     return 1 if after[-1] == (before[-1] or 0) + 1 else 2
-
-
-def _at(index: Expr, lane: Var, place: int) -> int | None:
-    """An index in a lane of the first iteration; None where it depends on data."""
-    known = {var: const(place if var is lane else 0, dtype_of(var)) for var in used_vars(index)}
-    found = Analyzer().simplify(substitute(index, known))
-    return found.value if type(found) is IntImm else None
 
 
 def _shared(load: BufferLoad, around: _Around) -> float:

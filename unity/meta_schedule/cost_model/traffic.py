@@ -1,8 +1,8 @@
 """``TrafficModel``: programs of a device ranked without it, by what one of their warps moves, and by their arithmetic.
 
-Each access of shared and global memory is looked at for the lanes of one warp, as the checker counts it
-(``target/gpu_check.py``): passes over the banks, segments of 32 bytes. A load that stands several times in a loop's body counts
-once, as the code generator reads it once. Not here: what is learnt from measurements (`models.py`).
+Each access of shared and global memory is counted for the lanes of one warp, by what counts for the checker
+(``ir/interpret/threads/traffic.py``): passes over the banks, segments of 32 bytes. A load that stands several times in a loop's
+body counts once, as the code generator reads it once. Not here: what is learnt from measurements (`models.py`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from ...arith.cost import cost_of
 from ...arith.evaluate import evaluate
 from ...ir.analysis.threads import axis_of, is_thread_axis, is_virtual
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
+from ...ir.interpret.threads.findings import Site
+from ...ir.interpret.threads.lanes import WARP
+from ...ir.interpret.threads.traffic import BANK_BYTES, BANKS, SEGMENT, count_global, count_shared
 from ...ir.scalar import BufferLoad, Ramp
 from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, Stmt
 from ...ir.structural import structural_hash
@@ -27,8 +32,6 @@ from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured, TuneContext
 from .features import UNKNOWN, sizes_of
 
-LANES, BANKS, WORD, SEGMENT = 32, 32, 4, 32
-"""Threads of a warp, banks of shared memory, bytes of one, bytes of a segment of global memory."""
 SEGMENT_CYCLES = 1.25
 """Cycles of a multiprocessor for a segment, at its share of the bandwidth."""
 PLAIN, MATRIX = 256.0, 2048.0
@@ -92,7 +95,7 @@ class _Around:
     def lanes(self) -> list[dict[Var, int]]:
         """The thread axes in each lane of the first warp."""
         found = []
-        for lane in range(min(LANES, self.threads)):
+        for lane in range(min(WARP, self.threads)):
             values, rest = {}, lane
             for _, var, extent in sorted(self.axes, key=lambda axis: axis[0]):
                 values[var], rest = rest % extent, rest // extent
@@ -165,17 +168,17 @@ def _count(expr: Expr, around: _Around, known: dict[Var, int], found: Traffic) -
         if key not in around.seen:
             around.seen.add(key)
             _access(load, around, known, found)
-    warps = around.turns * _copies(around, None) * around.blocks * math.ceil(around.threads / LANES)
+    warps = around.turns * _copies(around, None) * around.blocks * math.ceil(around.threads / WARP)
     for call in collect(expr, Call):
         found.shared += warps * MATRIX_PASSES.get(call.op_name, 0)
         if call.op_name.startswith("T.ptx_cp_async") and "group" not in call.op_name:
             numbers = [arg.value for arg in call.args if type(arg) is IntImm]
             bulk = call.op_name.startswith("T.ptx_cp_async_bulk")  # one thread of a block asks for all of it
             moved = max(numbers, default=0) * (
-                around.turns * _copies(around, None) * around.blocks if bulk else warps * LANES
+                around.turns * _copies(around, None) * around.blocks if bulk else warps * WARP
             )
             found.segments += moved / SEGMENT
-            found.shared += moved / (BANKS * WORD)
+            found.shared += moved / (BANKS * BANK_BYTES)
 
 
 def _access(access: BufferLoad | BufferStore, around: _Around, known: dict[Var, int], found: Traffic) -> None:
@@ -183,18 +186,20 @@ def _access(access: BufferLoad | BufferStore, around: _Around, known: dict[Var, 
     if not (scope.startswith("shared") or scope == "global") or not around.axes:
         return
     used = {var for index in access.indices for var in used_vars(index)}
-    warps = around.turns * _copies(around, used) * around.blocks * math.ceil(around.threads / LANES)
+    warps = around.turns * _copies(around, used) * around.blocks * math.ceil(around.threads / WARP)
     width = item * max([dtype_of(index).lanes for index in access.indices], default=1)
-    offsets = [_place(access, {**known, **lane}) for lane in around.lanes()]
-    firsts = [place * item for place in offsets if place is not None]
-    if len(firsts) < len(offsets):  # it depends on data
-        found.segments += warps * len(offsets) * (scope == "global")
+    places = [_place(access, {**known, **lane}) for lane in around.lanes()]
+    if None in places:  # it depends on data
+        found.segments += warps * len(places) * (scope == "global")
         found.shared += warps * (scope != "global")
-    elif scope == "global":
-        touched = {part for at in firsts for part in range(at // SEGMENT, (at + width - 1) // SEGMENT + 1)}
-        found.segments += warps * len(touched)
-    else:
-        found.shared += warps * _passes(firsts, width)
+        return
+    site, active = Site(0, access.buffer.name, "", scope, None), np.arange(WARP) < len(places)
+    addresses = np.zeros(WARP, np.int64)
+    addresses[active] = np.array(places) * item
+    count = count_global if scope == "global" else count_shared
+    count(site, addresses[None], active[None], width)
+    found.segments += warps * site.transactions * (scope == "global")
+    found.shared += warps * site.transactions * (scope != "global")
 
 
 def _place(access: BufferLoad | BufferStore, values: Mapping[Var, int]) -> int | None:
@@ -208,18 +213,6 @@ def _place(access: BufferLoad | BufferStore, values: Mapping[Var, int]) -> int |
             return None
         offset = offset * (1 if size is None else size) + at
     return offset
-
-
-def _passes(firsts: Sequence[int], width: int) -> int:
-    """Passes over the banks for the first bytes that lanes access; wide accesses are served in parts of the warp."""
-    parts = max(1, width // WORD)
-    total = 0
-    for part in range(parts):
-        lanes = firsts[part * len(firsts) // parts : (part + 1) * len(firsts) // parts]
-        words = {word for at in lanes for word in range(at // WORD, (at + width - 1) // WORD + 1)}
-        banks = [len([word for word in words if word % BANKS == bank]) for bank in {word % BANKS for word in words}]
-        total += max(banks, default=0)
-    return total
 
 
 __all__ = ["Traffic", "TrafficModel", "cycles_of", "traffic_of"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, replace as replace_fields
-from typing import Any
+from dataclasses import astuple, dataclass, field, fields, replace as replace_fields
+from typing import Annotated, Any
 
 from ...ffi.targets.target import Target, target as make_target
 from ...ir.build import const
@@ -22,6 +22,7 @@ from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import substitute
 from ...support.errors import ScheduleError, UnityError
+from ...support.schema import Misfit, Schema, need, one_of
 from ...transform.default_schedule.apply import schedule_function
 from ...transform.default_schedule.base import Scheduled, mark_scheduled
 from ...transform.default_schedule.common.choices import is_decided
@@ -163,27 +164,28 @@ class TuningRecord:
             data = dict(zip(("trace", "run_secs", "target", "args_info"), data))
         if not isinstance(data, dict) or "trace" not in data:
             raise ScheduleError("E461", "this is not a record of a tuning")
-        target, verdict = data.get("target"), data.get("verdict", TRIAL)
-        if verdict not in (TRIAL, KEPT, DEFAULT):
-            raise ScheduleError("E461", f"a record has the verdict {verdict!r}")
-        reason, features = [_text(data.get(key, "")) for key in ("reason", "features")]
+        given = {one.name: data.get(one.name, one.default) for one in fields(_Data)}
+        try:
+            found: _Data = _SCHEMA.record(_Data, given)
+        except Misfit as error:
+            raise ScheduleError("E461", f"a record of a tuning is damaged: {error}") from None
         return TuningRecord(
-            Trace.from_json(data["trace"]), workload, _seconds(data.get("run_secs")),
-            None if target is None else _target(target),
-            [TensorInfo.from_json(info) for info in _list(data.get("args_info") or [])],
-            _seconds(data.get("default_secs")), _scheduled(data, reason), verdict, reason, features,
+            Trace.from_json(found.trace), workload, found.run_secs, found.target,
+            [TensorInfo.from_json(info) for info in found.args_info or ()],
+            found.default_secs, _scheduled(found), found.verdict, found.reason, found.features,
         )  # fmt: skip
 
 
-def _scheduled(data: dict[str, Any], reason: str) -> Scheduled | None:
-    text = data.get("program")
-    if text is None:
-        return None
-    programs = list(read_program(_text(text)).prim_funcs().values())
-    if len(programs) != 1:
-        raise ScheduleError("E461", f"the script of a record has {len(programs)} programs")
-    packed = dict([_packing(entry) for entry in _list(data.get("packed", []))])
-    return Scheduled(programs[0], reason, packed)
+def _seconds(value: Any) -> float:
+    need(type(value) in (int, float), f"{value!r} is not a time")
+    return float(value)
+
+
+def _target(data: Any) -> Target:
+    need(isinstance(data, (str, dict)), f"{data!r} is not a target")
+    if isinstance(data, dict):  # TVM writes keys of its own beside the options
+        data = {key: value for key, value in data.items() if key not in ("keys", "tag", "host")}
+    return Target(data)
 
 
 def _packing(entry: Any) -> tuple[int, Packing]:
@@ -194,7 +196,35 @@ def _packing(entry: Any) -> tuple[int, Packing]:
             and 0 <= joined <= len(inner) and depth >= 0 and depth % group == 0
         ):  # fmt: skip
             return place, Packing(tuple(outer), columns, tuple(inner), block, group, joined, depth)
-    raise ScheduleError("E461", f"a record packs a parameter as {entry!r}")
+    raise Misfit(f"a parameter is packed as {entry!r}")
+
+
+@dataclass(slots=True, frozen=True)
+class _Data:
+    """The plain data of a record."""
+
+    trace: Any = None
+    run_secs: list[float] | None = None
+    default_secs: list[float] | None = None
+    target: Target | None = None
+    args_info: list[Any] | None = None
+    program: str | None = None
+    packed: list[tuple[int, Packing]] | None = None
+    reason: str = ""
+    verdict: Annotated[str, one_of(TRIAL, KEPT, DEFAULT)] = TRIAL
+    features: str = ""
+
+
+_SCHEMA = Schema(leaves={float: _seconds, Target: _target, tuple[int, Packing]: _packing})
+
+
+def _scheduled(data: _Data) -> Scheduled | None:
+    if data.program is None:
+        return None
+    programs = list(read_program(data.program).prim_funcs().values())
+    if len(programs) != 1:
+        raise ScheduleError("E461", f"the script of a record has {len(programs)} programs")
+    return Scheduled(programs[0], data.reason, dict(data.packed or ()))
 
 
 def _misfit(fn: PrimFunc, scheduled: PrimFunc, packed: dict[int, Packing]) -> str:
@@ -252,34 +282,6 @@ def _equal(one: Expr, two: Expr) -> bool:
 def fastest(values: Sequence[float] | None) -> float:
     """The fastest of several runs, which others disturbed least; infinite where there are none."""
     return min(values) if values else float("inf")
-
-
-def _seconds(data: Any) -> list[float] | None:
-    if data is None:
-        return None
-    if not isinstance(data, list) or not all([type(secs) in (int, float) for secs in data]):
-        raise ScheduleError("E461", f"a record has the times {data!r}")
-    return [float(secs) for secs in data]
-
-
-def _target(data: Any) -> Target:
-    if not isinstance(data, (str, dict)):
-        raise ScheduleError("E461", f"a record has the target {data!r}")
-    if isinstance(data, dict):  # TVM writes keys of its own beside the options
-        data = {key: value for key, value in data.items() if key not in ("keys", "tag", "host")}
-    return Target(data)
-
-
-def _list(data: Any) -> list[Any]:
-    if not isinstance(data, list):
-        raise ScheduleError("E461", f"a record has {data!r} where a list belongs")
-    return data
-
-
-def _text(data: Any) -> str:
-    if not isinstance(data, str):
-        raise ScheduleError("E461", f"a record has {data!r} where a string belongs")
-    return data
 
 
 def record_text(record: TuningRecord) -> str:
