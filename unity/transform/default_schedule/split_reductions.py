@@ -39,7 +39,7 @@ LINE = 8
 @dataclass(slots=True, frozen=True)
 class Pieces:
     """``count`` pieces of ``size`` steps of the loop at place ``loop`` of a block's nest; ``rest`` steps are left.
-    ``is_float_sum``: what is added has float32."""
+    ``is_float_sum``: what is added has float32. ``is_along``: steps are neighbours in memory, and so are the results of pieces."""
 
     block: str
     loop: int
@@ -47,6 +47,7 @@ class Pieces:
     size: int
     rest: int
     is_float_sum: bool
+    is_along: bool
 
 
 def pieces_of(stmt: Stmt) -> Pieces | str:
@@ -89,7 +90,8 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
     _, count, index, size = found[taken]
     rest = extents[nest.loops[index]] + count * size
     is_float_sum = type(nest.store.value) is Add and dtype.is_float and dtype.bits == 32
-    return Pieces(nest.block.name, index, -count, size, rest, is_float_sum)
+    is_along = any([nest.stride(load, nest.loops[index]) == 1 for load in nest.operands])
+    return Pieces(nest.block.name, index, -count, size, rest, is_float_sum, is_along)
 
 
 def schedule_split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -142,7 +144,7 @@ def _split(sch: Schedule, pieces: Pieces) -> None:
     loops[pieces.loop] = step
     sch.reorder(piece, *loops)
     name = sch.get(block).name
-    parts["pieces"] = sch.rfactor(piece, 0)
+    parts["pieces"] = sch.rfactor(piece, len(whole.writes[0].buffer.shape) if pieces.is_along else 0)
     parts["joined"] = sch.get_block(name)
     for part, made in parts.items():
         for key, value in part_of(whole, part).items():

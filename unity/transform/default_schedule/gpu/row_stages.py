@@ -83,11 +83,6 @@ class RowStages:
         return next(member for member in self.members if member.reduces)
 
     @property
-    def length(self) -> tuple[Expr, ...]:
-        """The extents along a row, of the first reduction."""
-        return self.anchor.inner_extents
-
-    @property
     def rows_contiguous(self) -> bool:
         """True if contiguous elements of the largest operand of the first reduction belong to different rows."""
         anchor = self.anchor
