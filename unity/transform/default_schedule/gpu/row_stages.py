@@ -25,6 +25,8 @@ from .common.stages import Stage, is_simple, size_of, stage_of, variables
 FEW_ROWS = 32
 """Below this number of rows, a stage without a reduction that has more than LONG elements per row does not join a chain."""
 LONG = 1 << 16
+LONGER = 64
+"""Elements of a stage's row for each of the reduction's above which it does not join: the threads of the reduction are few."""
 SHARED_BYTES = 16 * 1024
 """Most bytes of a row that are kept in shared memory."""
 
@@ -200,7 +202,10 @@ def _extend(group: RowStages, stage: Stage | None, before: bool) -> bool:
     if member is None:
         return False
     constant = all([type(e) is IntImm for e in (*group.extents, *member.inner_extents)])
-    if constant and not member.reduces and size_of(group.extents) < FEW_ROWS and size_of(member.inner_extents) > LONG:
+    length = size_of(member.inner_extents)
+    if constant and not member.reduces and size_of(group.extents) < FEW_ROWS and length > LONG:
+        return False
+    if constant and length > LONGER * size_of(group.anchor.inner_extents):
         return False
     group.add(member, 0 if before else len(group.members))
     return True

@@ -95,8 +95,7 @@ def _readers(group: RowStages, member: Member) -> list[Member]:
 
 
 def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
-    length = max([size_of(member.inner_extents) for member in group.members if member.inner])
-    count, width = size_of(group.extents), _width(group)
+    length, count, width = size_of(group.anchor.inner_extents), size_of(group.extents), _width(group)
     most = min(THREADS, gpu.threads)
     if group.rows_contiguous:
         columns = min(COLUMNS, gpu.warp)

@@ -14,7 +14,7 @@ from ....ir.build import is_int, maximum, minimum, select
 from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import And, BufferLoad, IterVar, Or
+from ....ir.scalar import And, BufferLoad, IterVar, Let, Or
 from ....ir.stmt import Block, BufferStore
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
@@ -62,7 +62,13 @@ def _chosen(block: Block, reads_more: bool) -> Block:
         cond, yes, no = node.args
         if not collect(cond, BufferLoad) and set(used_vars(cond)) <= axes.keys():  # loops are divided where it changes
             return node
-        return select(cond, yes, no) if is_free(yes, given) and is_free(no, given) else node
+        if not is_free(yes, given) or not is_free(no, given):
+            return node
+        bound = [Var("read", side.ty) if reads_more and collect(side, BufferLoad) else side for side in (yes, no)]
+        made = select(cond, *bound)
+        for var, side in zip(bound, (yes, no)):
+            made = Let(var, side, made) if type(var) is Var and var is not side else made
+        return made
 
     def both(node: And | Or) -> Expr:
         if not collect(node.b, BufferLoad) or not is_free(node.b, [*read, *inside]):
@@ -75,6 +81,6 @@ def _chosen(block: Block, reads_more: bool) -> Block:
 @prim_func_pass()
 def eager_choices(func: PrimFunc, *, reads_more: bool = False) -> PrimFunc:
     """Make ``T.Select`` of choices, and ``T.min`` and ``T.max`` of ``and`` and ``or``, whose sides may all be evaluated and are
-    cheap. With ``reads_more`` a side may read elements that are not read in any case, if they are in bounds: for devices, on which
-    threads that do not read wait for those that do. For programs with blocks."""
+    cheap. With ``reads_more`` a side may read elements that are not read in any case, if they are in bounds; it is then read before
+    the choice (``T.Let``): for devices, on which threads that do not read wait for those that do. For programs with blocks."""
     return rewrite(func, {Block: lambda block: _chosen(block, reads_more)})

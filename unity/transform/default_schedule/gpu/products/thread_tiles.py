@@ -195,20 +195,18 @@ def _stores_by_lines(product: Product, tile: ThreadTile, parts: tuple[Part, Part
     lanes get neighbours of a row."""
     down, over = parts
     line, piece = tile.column_lanes * over.piece, over.piece
-    shape = [const(n, INT) for n in (tile.warps, tile.row_lanes, line)]
+    shape = [const(n, INT) for n in (tile.warps, tile.row_lanes, tile.column_lanes, piece)]
     staging = make_buffer(f"{sums.name}_lines", sums.dtype.name, shape, SHARED)
     together = WARP // line
 
-    def place_in(row: Expr, column: Expr) -> Expr:
+    def piece_at(row: Expr, number: Expr) -> Expr:
         """Halves of every other row are exchanged: lanes that write together have two rows."""
-        return intrinsic("bitwise_xor", column, mul(floormod(row, 2), line // 2))
+        return intrinsic("bitwise_xor", number, mul(floormod(row, 2), tile.column_lanes // 2))
 
     def stage(i: Expr, j: Expr) -> Stmt:
         def one(lane: Expr | None) -> Stmt:
             value = buffer_load(sums, sum_of(mul(i, tile.thread_columns), mul(j, piece), lane))
-            return BufferStore(
-                staging, value, (pos.warp, down.lane, sum_of(place_in(down.lane, mul(over.lane, piece)), lane))
-            )
+            return BufferStore(staging, value, (pos.warp, down.lane, piece_at(down.lane, over.lane), sum_of(lane)))
 
         return vector(piece, one)
 
@@ -221,7 +219,9 @@ def _stores_by_lines(product: Product, tile: ThreadTile, parts: tuple[Part, Part
 
         def store(i: Expr, n: Expr) -> Stmt:
             number = add(mul(n, together), floordiv(pos.lane, line))
-            value = buffer_load(staging, pos.warp, number, place_in(number, place))
+            value = buffer_load(
+                staging, pos.warp, number, piece_at(number, floordiv(place, piece)), floormod(place, piece)
+            )
 
             def write(row: Expr) -> Stmt:
                 values = {**unravel(product.batch, pos.batch), **unravel(product.rows, row), **places}
