@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....ir.build import is_int, maximum, minimum, select
+from ....ir.build import dtype_of, is_int, maximum, minimum, select
 from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import And, BufferLoad, IterVar, Let, Or
 from ....ir.stmt import Block, BufferStore
 from ....ir.structural import structural_equal
-from ....ir.types import Expr
+from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, rewrite, used_vars
 from ...infra.passes import prim_func_pass
 from ...tir.analysis.eager import is_eager, reads_anyway
@@ -64,11 +64,10 @@ def _chosen(block: Block, reads_more: bool) -> Block:
             return node
         if not is_free(yes, given) or not is_free(no, given):
             return node
-        bound = [Var("read", side.ty) if reads_more and collect(side, BufferLoad) else side for side in (yes, no)]
-        made = select(cond, *bound)
-        for var, side in zip(bound, (yes, no)):
-            made = Let(var, side, made) if type(var) is Var and var is not side else made
-        return made
+        if not reads_more:
+            return select(cond, yes, no)
+        first, second = [Var("read", prim_type(dtype_of(side))) for side in (yes, no)]
+        return Let(first, yes, Let(second, no, select(cond, first, second)))
 
     def both(node: And | Or) -> Expr:
         if not collect(node.b, BufferLoad) or not is_free(node.b, [*read, *inside]):
