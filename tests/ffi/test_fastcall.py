@@ -14,8 +14,8 @@ import torch
 
 from unity.ffi import Tensor, tensor
 from unity.ffi.abi import BufferParam, KernelSignature, ScalarParam, SymbolSource
-from unity.ffi.calls.entry_spec import EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg
-from unity.ffi.calls.fastcall import kernel_function, kernel_function_of
+from unity.ffi.calls.entry_spec import EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, spec_of_kernel
+from unity.ffi.calls.fastcall import kernel_function
 from unity.ffi.calls.fastcall_ir import entry_ir
 from unity.ffi.calls.object_ir import llvm_scalar
 from unity.ffi.device import cuda
@@ -334,7 +334,9 @@ fine:
 }
 """
     engine = Engine().add_ir(text)
-    function = kernel_function_of(signature, engine.address("k"), keep=[engine])
+    function = kernel_function(
+        spec_of_kernel(signature), engine.address("k"), messages=signature.messages, result=signature.result, keep=[engine]
+    )  # fmt: skip
     x = np.array([1, 2.5], np.float32)
     x.flags.writeable = False
     assert function(x, 1) == 2.5

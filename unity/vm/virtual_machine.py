@@ -13,7 +13,7 @@ from typing import Any
 
 from ..ffi.calls.check import ArgumentChecker, Finished, OutHandler
 from ..ffi.calls.entry_spec import ObjectArg, spec_of_kernel
-from ..ffi.calls.fastcall import gated_kernel, kernel_function_of, of_bits
+from ..ffi.calls.fastcall import gated_kernel, kernel_function, of_bits
 from ..ffi.calls.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.device import CPU, DEVICE_KINDS, Device, device as make_device, memory_device
 from ..ffi.dtype import DataType
@@ -227,16 +227,17 @@ class VirtualMachine:
 
     def _native_kernel(self, name: str) -> Callable[..., Any]:
         kernel, placement = self.kernels[name], self.placement
-        entry = kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,), device=placement.device)
+        signature, spec = kernel.signature, spec_of_kernel(kernel.signature, placement.device)
+        entry = kernel_function(
+            spec, kernel.address, messages=signature.messages, result=signature.result, keep=(self.engine,)
+        )
         if not placement.own_memory:
             return entry
         general = running_in(placement, entry)
-        result, keep = kernel.signature.result, (self.engine,)
-        bare = kernel.signature.packed_calls or (result is not None and DataType(result).is_narrow)
+        result, keep = signature.result, (self.engine,)
+        bare = signature.packed_calls or (result is not None and DataType(result).is_narrow)
         gate = 0 if bare else placement.gate()
-        return (
-            gated_kernel(kernel.signature, kernel.address, general, gate, placement.device, keep) if gate else general
-        )
+        return gated_kernel(signature, kernel.address, general, gate, placement.device, keep) if gate else general
 
     def _checked_kernel(self, name: str) -> Callable[..., Any]:
         kernel, placement = self.kernels[name], self.placement

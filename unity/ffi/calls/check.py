@@ -98,23 +98,20 @@ class ArgumentChecker:
                 raise Refused from None
             raise
 
-    def order(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
-        """Arguments in the order of the parameters. Raises VMError E602."""
-        return self._order(args, kwargs)
-
     def bind(
         self, args: tuple[object, ...], kwargs: dict[str, object] | None = None
     ) -> tuple[tuple[Any, ...], list[int]]:
         """(converted arguments, values of the symbols). Raises VMError E602 to E613."""
         call = _Call(self.spec)
-        given = self._order(args, kwargs or {})
+        given = self.order(args, kwargs or {})
         converted = tuple(
             [call.convert(arg, value, arg.name) for arg, value in zip(self.spec.args, given, strict=True)]
         )
         call.check_formulas()
         return converted, [call.values[number] for number in range(len(self.spec.symbols))]
 
-    def _order(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
+    def order(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
+        """Arguments in the order of the parameters. Raises VMError E602."""
         spec = self.spec
         names = [arg.name for arg in spec.args]
         signature = f"{spec.name}({', '.join(names)})"

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...support.forking import fork_lock
 from ..abi import KernelSignature, check_failed
-from ..device import CPU, Device
+from ..device import Device
 from ..dtype import DataType
 from ..machine_code.engine import Engine
 from ..machine_code.llvm import CompileOptions
@@ -127,19 +127,6 @@ def kernel_function(
 def of_bits(function: Callable[..., int], dtype: str) -> Callable[..., float]:
     """A function that gives a narrow float, of one that gives its bits."""
     return lambda *args, **kwargs: float_of_bits(dtype, function(*args, **kwargs))
-
-
-def kernel_function_of(
-    signature: KernelSignature,
-    address: int,
-    keep: Iterable[object],
-    device: Device = CPU,
-) -> Callable[..., Any]:
-    """``kernel_function`` of a compiled tensor program, whose tensors lie on a device."""
-    return kernel_function(
-        spec_of_kernel(signature, device), address,
-        messages=signature.messages, result=signature.result, keep=keep,
-    )  # fmt: skip
 
 
 def driver_function(

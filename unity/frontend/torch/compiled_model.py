@@ -28,8 +28,7 @@ from ..precision.precision import Reduction
 from ..precision.reduced import model_accuracy, model_results
 from .capture.discard_parameters import copied_weights, eraser, tie_lifetimes
 from .capture.dynamic import smallest_lower_bound
-from .capture.inputs import device_target, placed_names
-from .capture.refusals import refuse_training
+from .capture.inputs import device_target, placed_names, refuse_training
 from .capture.trace import export
 from .context.report import FallbackWarning
 from .exported_program import Options

@@ -32,11 +32,11 @@ from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
 from .runtime.arguments import PLACES, refuse_tensor
-from .translate.control import ASSERTIONS, READS, is_cond
+from .translate.control import ASSERTIONS, READS
 from .translate.cut_bounds import cut_conditions
 from .translate.graph import GraphImporter
 from .translate.index_checks import check_indices, constant_conditions
-from .translate.loops import is_loop
+from .translate.loops import LOOPS
 
 
 @dataclass(slots=True, frozen=True)
@@ -140,14 +140,10 @@ class _Import:
     def _only_pure(self) -> bool:
         """False where an operator draws random numbers or asserts: its binding cannot stand in a dataflow block."""
         seeded = self.context.torch.Tag.nondeterministic_seeded
-        for node in self.program.graph.nodes:
-            if (
-                str(node.target) in ("aten._assert_scalar.default", *ASSERTIONS, *READS)
-                or is_cond(node)
-                or is_loop(node)
-            ):
-                return False
-            if seeded in getattr(node.target, "tags", ()) and "dropout" not in str(node.target):
+        impure = ("aten._assert_scalar.default", *ASSERTIONS, *READS, "cond", *LOOPS)
+        for node in [n for n in self.program.graph.nodes if n.op == "call_function"]:
+            drawn = seeded in getattr(node.target, "tags", ()) and "dropout" not in str(node.target)
+            if drawn or str(node.target) in impure:
                 return False
         return True
 

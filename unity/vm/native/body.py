@@ -24,7 +24,6 @@ from .values import (
     new_reference,
     pointer,
     python,
-    register_type,
     release,
     scalar,
     set_object,
@@ -229,7 +228,7 @@ def get_item(w: FunctionWriter, instruction: bc.Call) -> None:
     """A field of a tuple."""
     reg, position = instruction.args
     assert isinstance(position, bc.Imm) and isinstance(position.value, int)
-    if not isinstance(reg, bc.Reg) or register_type(w, reg.index).kind != "object":
+    if not isinstance(reg, bc.Reg) or w.fn.registers[reg.index].kind != "object":
         builtin(w, "get_item", instruction)
         return
     obj, _ = boxed(w, reg)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...ffi.native.native_helpers import LEAF_BYTES
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
-from .values import boxed, integer, register_type, release
+from .values import boxed, integer, release
 
 
 def recheck(w: FunctionWriter, instruction: bc.Call, arg: bc.Arg) -> None:
@@ -37,7 +37,7 @@ def check_tensor(w: FunctionWriter, instruction: bc.Call) -> None:
     name = dtype.value if isinstance(dtype.value, str) else None
     fits = w.extract(value, record, name, int(ndim.value or 0) if ndim.value != -1 else -1, False)
     explain_unless(w, fits, value)
-    if reg.index < len(w.plan.params) and register_type(w, reg.index).kind == "tensor":
+    if reg.index < len(w.plan.params) and w.fn.registers[reg.index].kind == "tensor":
         w.do(f"store ptr {w.load(record, 0)}, ptr %p{reg.index}")
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from .body import instructions
 from .ir import KERNEL_FAILED, FunctionWriter, quoted
-from .memory import references, row_name
+from .memory import references
 from .segments import Layout, Segment
-from .values import is_checked_by_entry, leaf_record, register_type, to_vm_value
+from .values import is_checked_by_entry, to_vm_value
 
 
 class Frame:
@@ -189,11 +189,11 @@ class Frame:
 
     def may_hold(self, index: int) -> bool:
         """True if the register may hold references at the exit."""
-        if register_type(self.w, index).kind != "tensor":
+        if self.w.fn.registers[index].kind != "tensor":
             return True
         if is_checked_by_entry(self.w, index):
             return False
-        names = [row_name(self.w, i) for i in self.w.writers.get(index, ())]
+        names = [self.w.program.table[i.function].name for i in self.w.writers.get(index, ())]
         return index < len(self.w.plan.params) or self.w.owned_storage or any([name != "tensor_in" for name in names])
 
     def parameters(self) -> None:
@@ -204,7 +204,7 @@ class Frame:
         for number, slot in enumerate(self.w.plan.slots):
             self.w.set_slot_value(slot, self.w.load("%symbols", 8 * number, "i64"))
         for index, param in enumerate(self.w.plan.params):
-            leaf = leaf_record(self.w, index)
+            leaf = self.w.leaf_record(index)
             if param.kind == "tensor":
                 self.w.do(f"store ptr {self.w.load(leaf, 0)}, ptr %p{index}")
                 continue

@@ -23,6 +23,7 @@ from ...ffi.calls.object_ir import ObjectWriter
 from ...ffi.dtype import DataType
 from ...ffi.formula import FormulaEmitter
 from ...ffi.machine_code.layout import ALIGNED, C_CONTIGUOUS
+from ...ffi.native.native_helpers import LEAF_BYTES
 from ...ffi.native.runtime_table import DTYPE_INDEX, packed_dlpack_type
 from ..executable import bytecode as bc
 from ..executable.entry import EntryPlan, plan_entry
@@ -132,6 +133,10 @@ class FunctionWriter(ObjectWriter):
     def env(self, *key: object) -> str:
         """An object of the environment (borrowed)."""
         return self.load("%env", self.layout.word(*key))
+
+    def leaf_record(self, index: int) -> str:
+        """Leaf record of a parameter."""
+        return self.gep("%leaves", LEAF_BYTES * index)
 
     # ---- control
 

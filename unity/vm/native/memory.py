@@ -7,7 +7,7 @@ from ...ffi.dtype import DataType
 from ...ffi.native.runtime_table import DTYPE_INDEX
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
-from .values import boxed, boxed_register, is_checked_by_entry, new_reference, python, register_type, set_object
+from .values import boxed, boxed_register, is_checked_by_entry, new_reference, python, set_object
 
 
 def builtin(w: FunctionWriter, name: str, instruction: bc.Call) -> None:
@@ -28,7 +28,7 @@ def kill(w: FunctionWriter, instruction: bc.Call) -> None:
 
 def references(w: FunctionWriter, index: int) -> list[str]:
     """Places of the frame where a register may hold references."""
-    kind = register_type(w, index).kind
+    kind = w.fn.registers[index].kind
     if kind == "tensor":
         return [f"%o{index}", f"%w{index}"]
     return [f"%o{index}"] if kind == "object" else [f"%w{index}"] if w.owned_storage else []
@@ -101,7 +101,7 @@ def place_in(
     w: FunctionWriter, instruction: bc.Call, data: str, room: str, fixed_room: int | None, aligned: bool
 ) -> None:
     """A typed register over memory at an offset, inside ``room`` bytes."""
-    known = register_type(w, instruction.dst)
+    known = w.fn.registers[instruction.dst]
     offset_arg = instruction.args[1]
     assert isinstance(offset_arg, bc.Size)
     item, start, needed = DataType(known.dtype).itemsize, offset_arg.dim, constant_bytes(known.dtype, known.dims)
@@ -125,7 +125,7 @@ def place_in(
 def tensor_in(w: FunctionWriter, instruction: bc.Call) -> None:
     """A tensor inside storage."""
     reg, dst = instruction.args[0], instruction.dst
-    if not isinstance(reg, bc.Reg) or register_type(w, reg.index).kind != "storage":
+    if not isinstance(reg, bc.Reg) or w.fn.registers[reg.index].kind != "storage":
         builtin(w, "tensor_in", instruction)
         return
     data, room = w.emit(f"load ptr, ptr %p{reg.index}"), w.emit(f"load i64, ptr %z{reg.index}")
@@ -136,14 +136,9 @@ def tensor_in(w: FunctionWriter, instruction: bc.Call) -> None:
 
 def fixed_size(w: FunctionWriter, index: int) -> int | None:
     """Size of a storage register where it is a number."""
-    sizes = [i.args[0] for i in w.writers.get(index, ()) if row_name(w, i) == "alloc_storage"]
+    sizes = [i.args[0] for i in w.writers.get(index, ()) if w.program.table[i.function].name == "alloc_storage"]
     only = sizes[0] if len(sizes) == 1 else None
     return only.dim if isinstance(only, bc.Size) and isinstance(only.dim, int) else None
-
-
-def row_name(w: FunctionWriter, instruction: bc.Call) -> str:
-    """Name of what an instruction calls."""
-    return w.program.table[instruction.function].name
 
 
 def set_owner(w: FunctionWriter, index: int, owner: str) -> None:
@@ -154,7 +149,7 @@ def set_owner(w: FunctionWriter, index: int, owner: str) -> None:
 
 def new_tensor(w: FunctionWriter, instruction: bc.Call) -> None:
     """A tensor with memory of its own: it is a Python object from the start."""
-    known, dst = register_type(w, instruction.dst), instruction.dst
+    known, dst = w.fn.registers[instruction.dst], instruction.dst
     if w.on_device:
         block, address = device_block(w, extent_bytes(w, known.dtype, known.dims))
         result = w.label_device(w.emit(
@@ -179,12 +174,12 @@ def view(w: FunctionWriter, instruction: bc.Call) -> None:
     reg, dst = instruction.args[0], instruction.dst
     if (
         not isinstance(reg, bc.Reg)
-        or register_type(w, reg.index).kind != "tensor"
-        or register_type(w, dst).kind != "tensor"
+        or w.fn.registers[reg.index].kind != "tensor"
+        or w.fn.registers[dst].kind != "tensor"
     ):
         builtin(w, "view", instruction)
         return
-    source = register_type(w, reg.index)
+    source = w.fn.registers[reg.index]
     room = extent_bytes(w, source.dtype, source.dims)
     fixed = constant_bytes(source.dtype, source.dims)
     place_in(w, instruction, w.emit(f"load ptr, ptr %p{reg.index}"), room, fixed, False)
@@ -201,10 +196,10 @@ def view(w: FunctionWriter, instruction: bc.Call) -> None:
 def move(w: FunctionWriter, instruction: bc.Call) -> None:
     """A value into another register."""
     source, dst = instruction.args[0], instruction.dst
-    if register_type(w, dst).kind != "tensor" or not isinstance(source, bc.Reg) or is_checked_by_entry(w, source.index):
+    if w.fn.registers[dst].kind != "tensor" or not isinstance(source, bc.Reg) or is_checked_by_entry(w, source.index):
         set_object(w, dst, new_reference(w, source))
         return
-    if register_type(w, source.index).kind == "object":
+    if w.fn.registers[source.index].kind == "object":
         record = w.records.get(source.index)
         if record is None:
             set_object(w, dst, new_reference(w, source))

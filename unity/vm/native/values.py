@@ -14,19 +14,9 @@ from ..executable import bytecode as bc
 from .ir import FunctionWriter
 
 
-def register_type(w: FunctionWriter, index: int) -> bc.RegType:
-    """Type of a register."""
-    return w.fn.registers[index]
-
-
 def is_checked_by_entry(w: FunctionWriter, index: int) -> bool:
     """True if the register is a parameter that the entry has checked."""
     return index < len(w.plan.params) and w.plan.params[index].kind != "object"
-
-
-def leaf_record(w: FunctionWriter, index: int) -> str:
-    """Leaf record of a parameter."""
-    return w.gep("%leaves", LEAF_BYTES * index)
 
 
 # ---- values as Python objects
@@ -54,10 +44,10 @@ def boxed(w: FunctionWriter, arg: bc.Arg) -> tuple[str, bool]:
 
 def boxed_register(w: FunctionWriter, index: int) -> tuple[str, bool]:
     """A register's value as an object."""
-    known = register_type(w, index)
+    known = w.fn.registers[index]
     if known.kind == "tensor":
         if is_checked_by_entry(w, index):
-            result = w.emit(f"call ptr @unity_leaf_tensor(ptr {leaf_record(w, index)}, i64 {DTYPE_INDEX[known.dtype]})")
+            result = w.emit(f"call ptr @unity_leaf_tensor(ptr {w.leaf_record(index)}, i64 {DTYPE_INDEX[known.dtype]})")
             return w.require_object(w.label_device(result)), True
         dims, number = w.dims_array(known.dims), DTYPE_INDEX[known.dtype]
         obj, data = w.emit(f"load ptr, ptr %o{index}"), w.emit(f"load ptr, ptr %p{index}")
@@ -106,7 +96,7 @@ def set_object(w: FunctionWriter, index: int, value: str) -> None:
     if index < 0:
         w.do(f"call void @Py_DecRef(ptr {value})")
         return
-    known = register_type(w, index)
+    known = w.fn.registers[index]
     w.do(f"store ptr {value}, ptr %o{index}")
     if known.kind == "tensor":
         record = w.alloca(f"[{LEAF_BYTES} x i8]")
@@ -128,7 +118,7 @@ def condition(w: FunctionWriter, arg: bc.Arg) -> str:
         return w.emit(f"icmp ne i64 {w.dim(arg.dim)}, 0")
     if isinstance(arg, bc.Imm):
         return "true" if arg.value else "false"
-    if isinstance(arg, bc.Reg) and register_type(w, arg.index) == bc.RegType("tensor", "bool", ()) and not w.on_device:
+    if isinstance(arg, bc.Reg) and w.fn.registers[arg.index] == bc.RegType("tensor", "bool", ()) and not w.on_device:
         data = w.emit(f"load ptr, ptr %p{arg.index}")
         return w.emit(f"icmp ne i8 {w.load(data, 0, 'i8')}, 0")
     result = w.require_object(python(w, w.env("fixed", "truth"), [boxed(w, arg)]))
@@ -153,7 +143,7 @@ def shape_of(w: FunctionWriter, arg: bc.Arg) -> tuple[Dim, ...]:
     if isinstance(arg, bc.Const):
         return tuple(w.program.constants[arg.index].shape)
     assert isinstance(arg, bc.Reg)
-    return register_type(w, arg.index).dims
+    return w.fn.registers[arg.index].dims
 
 
 def scalar(w: FunctionWriter, arg: bc.Arg, dtype: DataType) -> str:

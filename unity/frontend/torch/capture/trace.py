@@ -26,11 +26,10 @@ from .discard_parameters import memory_key
 from .dynamic import expand_dynamic_shapes, without_dim_names
 from .grad_modes import copied, with_graph, without_grad_modes
 from .guards import holds_in_range, layout_guards
-from .inputs import check_examples, forward_signature
+from .inputs import check_examples, forward_signature, refuse_foreign
 from .known_numbers import known_numbers, whole_numbers
 from .lost_effects import lost_effects
 from .quiet import quiet
-from .refusals import refuse_foreign
 from .traceable import inferable, traceable
 from .written_views import functionalize_writes
 

@@ -38,8 +38,13 @@ def reduce(fn: Callable[..., Expr], x: Expr, dim: Any, keepdim: bool) -> Expr:
     return fn(x, axis=_axes(dim, rank_of(x)), keepdims=bool(keepdim))
 
 
+def _reduced(fn: Callable[..., Expr], x: Expr, a: Args) -> Expr:
+    """A reduction over the axes among the arguments, all where there are none."""
+    return reduce(fn, x, getattr(a, "dim", None), getattr(a, "keepdim", False))
+
+
 def _reduction(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    return lambda c, a: reduce(fn, c.cast(a.self, c.dtype), getattr(a, "dim", None), getattr(a, "keepdim", False))
+    return lambda c, a: _reduced(fn, c.cast(a.self, c.dtype), a)
 
 
 aten("sum.default", "sum.dim_IntList")(_reduction(op.sum))
@@ -47,14 +52,10 @@ aten("mean.default", "mean.dim")(_reduction(op.mean))
 aten("prod.default", "prod.dim_int")(_reduction(op.prod))
 
 
-def _extremes(x: Expr, dim: Any, keepdim: bool, largest: bool) -> Expr:
+def _extreme_of_all(largest: bool) -> Callable[[Context, Args], Expr]:
     """The largest or smallest elements; of truth values whether any, or all, are true."""
     truth, numbers = (op.any, op.max) if largest else (op.all, op.min)
-    return reduce(truth if dtype_of(x) == "bool" else numbers, x, dim, keepdim)
-
-
-def _extreme_of_all(largest: bool) -> Callable[[Context, Args], Expr]:
-    return lambda c, a: _extremes(a.self, getattr(a, "dim", None), getattr(a, "keepdim", False), largest)
+    return lambda c, a: _reduced(truth if dtype_of(a.self) == "bool" else numbers, a.self, a)
 
 
 aten("amax.default", "max.default")(_extreme_of_all(True))
@@ -62,12 +63,7 @@ aten("amin.default", "min.default")(_extreme_of_all(False))
 
 
 def _truth(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    def translate(c: Context, a: Args) -> Expr:
-        return c.cast(
-            reduce(fn, c.cast(a.self, "bool"), getattr(a, "dim", None), getattr(a, "keepdim", False)), c.dtype
-        )
-
-    return translate
+    return lambda c, a: c.cast(_reduced(fn, c.cast(a.self, "bool"), a), c.dtype)
 
 
 aten("any.default", "any.dim", "any.dims", "_is_any_true.default")(_truth(op.any))
@@ -81,17 +77,9 @@ def _extreme(largest: bool) -> Callable[[Context, Args], list[Expr]]:
         x = c.emit(a.self)
         positions = c.emit(c.cast(_argument(x, largest, a.dim, True), "int64"))
         values = op.gather_elements(x, positions, axis=axis_of(a.dim, x))
-        return (
-            [values, positions]
-            if a.keepdim
-            else [_dropped(c, values, n) for n, values in enumerate((values, positions))]
-        )
+        return [c.reshape(x, c.symbols.dims(v.shape)) for x, v in zip((values, positions), c.value)]
 
     return translate
-
-
-def _dropped(c: Context, x: Expr, output: int) -> Expr:
-    return c.reshape(x, c.symbols.dims(c.value[output].shape))
 
 
 def _argument(x: Expr, largest: bool, dim: int | None, keepdim: bool) -> Expr:
@@ -140,7 +128,7 @@ aten("std.correction", "std.dim", "std.default")(rounded_once(lambda c, a: op.sq
 def _with_mean(root: bool) -> Callable[[Context, Args], list[Expr]]:
     def translate(c: Context, a: Args) -> list[Expr]:
         variance = _variance(c, a)
-        mean = reduce(op.mean, a.self, getattr(a, "dim", None), getattr(a, "keepdim", False))
+        mean = _reduced(op.mean, a.self, a)
         return [op.sqrt(variance) if root else variance, mean]
 
     return translate
@@ -150,9 +138,7 @@ aten("var_mean.correction", "var_mean.dim", "var_mean.default")(rounded_once(_wi
 aten("std_mean.correction", "std_mean.dim", "std_mean.default")(rounded_once(_with_mean(True)))
 
 
-@aten("logsumexp.default")
-def _logsumexp(c: Context, a: Args) -> Expr:
-    return reduce(op.logsumexp, c.cast(a.self, c.dtype), a.dim, a.keepdim)
+aten("logsumexp.default")(_reduction(op.logsumexp))
 
 
 # ---- norms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .... import op
@@ -12,9 +12,6 @@ from ....ir.relation import Answer, is_subtype
 from ....ir.types import Expr, PrimType, ShapeType, prim_type
 from ..context.context import Context, dtype_of, number, rank_of, refuse
 from ..context.report import Gap
-
-Nodes = Callable[[Any], None]
-"""Translates the nodes of a graph."""
 
 READS = ("aten._local_scalar_dense.default", "aten.item.default")
 """Operators that read a number out of a tensor."""
@@ -87,31 +84,39 @@ def rounded_size(c: Context, e: Any) -> Expr:
     return symbol
 
 
-def is_cond(node: Any) -> bool:
-    """True for a ``torch.cond``."""
-    return node.op == "call_function" and str(node.target) == "cond"
+class Parts:
+    """A node that holds graphs, as loops and conditionals do, and how these are translated."""
+
+    def __init__(
+        self, c: Context, values: dict[Any, Any], node: Any, run: Callable[[Any], None], value_of: Callable[[Any], Any]
+    ) -> None:
+        self.c, self.values, self.node, self.run, self.value_of = c, values, node, run, value_of
+
+    def graph(self, index: int) -> Any:
+        """A graph among the arguments."""
+        return getattr(self.node.graph.owning_module, self.node.args[index].target).graph
+
+    def results(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
+        """The results of a graph for operands."""
+        self.values |= zip([n for n in graph.nodes if n.op == "placeholder"], operands)
+        self.run(graph.nodes)
+        given = next(n for n in graph.nodes if n.op == "output").args[0]
+        return self.value_of(list(given) if isinstance(given, (list, tuple)) else [given])  # type: ignore[no-any-return]
 
 
-def conditional(
-    c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]
-) -> list[Expr]:
+def conditional(parts: Parts) -> list[Expr]:
     """The results of a ``torch.cond``: both graphs become branches over the operands' own variables. Raises Gap."""
-    raw, first, second, operands = node.args
-    given = value_of(list(operands))
-    cond = value_of(raw)
+    c, node = parts.c, parts.node
+    cond, given = parts.value_of([node.args[0], node.args[3]])
     if not isinstance(cond, Expr):
         cond = c.symbols.expr(cond)
     if not isinstance(cond.ty, PrimType) and rank_of(cond):
         cond = c.reshape(cond, [])
     branches = []
-    for part in (first, second):
-        graph = getattr(node.graph.owning_module, part.target).graph
+    for index in (1, 2):
         c.builder.begin_sequence()
-        for inner, value in zip([n for n in graph.nodes if n.op == "placeholder"], given):
-            values[inner] = value
         with c.symbols.scope():
-            run(graph.nodes)
-            results = value_of(list(next(n for n in graph.nodes if n.op == "output").args[0]))
+            results = parts.results(parts.graph(index), given)
         branches.append(c.builder.end_sequence(c.builder.emit(Tuple(tuple(results)))))
     wanted = c.type_of(node.meta["val"])
     for branch in branches:

@@ -16,24 +16,17 @@ from typing import Any
 from ....support.optional import require
 from ..context.context import ATEN, Args, Context, shape_of
 from ..context.report import Gap
-from .loops import Nodes, Parts
+from .control import Parts
 
 _SMALL = ("torch.float16", "torch.bfloat16")
 _MINUS_INFINITY = ("aten.full.default", "aten.scalar_tensor.default")
 
 
-def is_flex(node: Any) -> bool:
-    """True if a node is attention with functions for its scores."""
-    return node.op == "call_function" and str(node.target) == "flex_attention"
-
-
-def flex_attention(
-    c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]
-) -> list[Any]:
+def flex_attention(parts: Parts) -> list[Any]:
     """The result, and where they are used, the logarithm of the sum and the largest score of each row. Raises Gap."""
+    c, node = parts.c, parts.node
     flex = _Flex(c, node)
-    parts = Parts(c, values, node, run, value_of)
-    operands = value_of([*node.args[:3], *node.args[7], *node.args[8]])
+    operands = parts.value_of([*node.args[:3], *node.args[7], *node.args[8]])
     used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
     if not flex.is_sum or used - {0}:
         return parts.results(flex.traced(flex.full_attention), operands)

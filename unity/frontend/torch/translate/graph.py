@@ -10,7 +10,7 @@ import linecache
 import math
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,14 +28,16 @@ from ..context.fallback import Deferred, call_torch, complex_of, memory_order
 from ..context.report import Gap, ImportReport, MemoryGap
 from ..operators.complex import COMPLEX, Pair, evaluate, resolved
 from ..runtime.arguments import PLACES, refuse_tensor
-from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
+from .control import ASSERTIONS, READS, Parts, conditional, float_number, read_number, rounded_size
 from .decompose import traced
-from .flex import flex_attention, is_flex
-from .loops import is_loop, loop
+from .flex import flex_attention
+from .loops import LOOPS
 from .torch_table import ATEN
 
 _CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
                     "aten.sym_constrain_range.default", "aten._linalg_check_errors.default")  # fmt: skip
+_FORMS: dict[str, Callable[[Parts], list[Any]]] = {"cond": conditional, "flex_attention": flex_attention, **LOOPS}
+"""torch's functions of functions."""
 EFFECTS, TOKEN = "with_effects", ()
 """The function by which AOT autograd orders effects, (token, operator, *arguments) to (token, *results), and a token: assertions
 keep their order without."""
@@ -135,12 +137,8 @@ class GraphImporter:
                 return self._scalar(node)
             if isinstance(c.value, c.torch.SymFloat):
                 return float_number(c, node, [self.value_of(a) for a in node.args])
-            if is_cond(node):
-                return conditional(c, self.values, node, self.run, self.value_of)
-            if is_loop(node):
-                return loop(c, self.values, node, self.run, self.value_of)
-            if is_flex(node):
-                return flex_attention(c, self.values, node, self.run, self.value_of)
+            if name in _FORMS:
+                return _FORMS[name](Parts(c, self.values, node, self.run, self.value_of))
         except Gap as gap:
             raise self._refused(node, str(gap)) from gap
         if not isinstance(node.target, c.torch._ops.OpOverload):

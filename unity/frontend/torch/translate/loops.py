@@ -37,39 +37,17 @@ from ....op.memory import builtin_alloc_tensor
 from ....script.reader.module import parse
 from ..context.context import Context, dtype_name, dtype_of, number, rank_of, shape_of, to_dim
 from ..context.report import Gap
-
-Nodes = Callable[[Any], None]
-"""Translates the nodes of a graph."""
+from .control import Parts
 
 
-class Parts:
-    """A node that is a loop, and how the graphs it holds are translated."""
-
-    def __init__(
-        self, c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]
-    ) -> None:
-        self.c, self.values, self.node, self.run, self.value_of = c, values, node, run, value_of
-
-    def graph(self, index: int) -> Any:
-        """A graph among the arguments."""
-        return getattr(self.node.graph.owning_module, self.node.args[index].target).graph
-
-    def results(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
-        """The results of a graph for operands."""
-        for inner, value in zip([n for n in graph.nodes if n.op == "placeholder"], operands):
-            self.values[inner] = value
-        self.run(graph.nodes)
-        given = next(n for n in graph.nodes if n.op == "output").args[0]
-        return self.value_of(list(given) if isinstance(given, (list, tuple)) else [given])  # type: ignore[no-any-return]
-
-    def require_fitting(self, carried: Sequence[Any], found: Sequence[Any]) -> None:
-        """Raise Gap where a value carried is not a tensor of the type torch has for it."""
-        for value, meta in zip(carried, found):
-            if not isinstance(value, Expr) or isinstance(value.ty, PrimType):
-                raise Gap(f"it carries {value}, which is neither a tensor nor an integer")
-            wanted = value.ty if isinstance(meta, self.c.torch.SymInt) else self.c.type_of(meta)
-            if is_subtype(value.ty, wanted) is not Answer.YES:
-                raise Gap(f"it carries a value of type {value.ty}, torch's result is {wanted}")
+def _require_fitting(c: Context, carried: Sequence[Any], found: Sequence[Any]) -> None:
+    """Raise Gap where a value carried is not a tensor of the type torch has for it."""
+    for value, meta in zip(carried, found):
+        if not isinstance(value, Expr) or isinstance(value.ty, PrimType):
+            raise Gap(f"it carries {value}, which is neither a tensor nor an integer")
+        wanted = value.ty if isinstance(meta, c.torch.SymInt) else c.type_of(meta)
+        if is_subtype(value.ty, wanted) is not Answer.YES:
+            raise Gap(f"it carries a value of type {value.ty}, torch's result is {wanted}")
 
 
 def _while_loop(parts: Parts) -> list[Expr]:
@@ -78,7 +56,7 @@ def _while_loop(parts: Parts) -> list[Expr]:
     carried, rest = [parts.value_of(list(raw)) for raw in node.args[2:4]]
     numbers = {k for k, found in enumerate(node.meta["val"]) if isinstance(found, c.torch.SymInt)}
     carried = [c.emit(c.cast(value, "int64")) if k in numbers else value for k, value in enumerate(carried)]
-    parts.require_fitting(carried, node.meta["val"])
+    _require_fitting(c, carried, node.meta["val"])
     counters = {k: Var(f"i{k}", prim_type("int64")) for k in numbers}
 
     def results(index: int, params: list[Var], shared: list[Any]) -> list[Any]:
@@ -113,7 +91,7 @@ def _scan(parts: Parts) -> list[Expr]:
     raw = node.args[1:] if str(node.target) == "scan" else ((), *node.args[1:])
     init, xs, rest = [parts.value_of(list(part)) for part in raw]
     rows = to_dim(shape_of(xs[0])[0])
-    parts.require_fitting(init, node.meta["val"])
+    _require_fitting(c, init, node.meta["val"])
     made = [_memory(c, found) for found in node.meta["val"][len(init) :]]
     graph = parts.graph(0)
 
@@ -240,13 +218,3 @@ def _as_carried(c: Context, value: Any, param: Var) -> Expr:
 
 LOOPS: dict[str, Callable[[Parts], list[Expr]]] = {"while_loop": _while_loop, "scan": _scan, "map_impl": _scan}
 """torch's functions of functions that are loops."""
-
-
-def is_loop(node: Any) -> bool:
-    """True for a ``torch.while_loop``, ``scan`` or ``map``."""
-    return node.op == "call_function" and str(node.target) in LOOPS
-
-
-def loop(c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]) -> list[Expr]:
-    """The results of a loop. Raises Gap."""
-    return LOOPS[str(node.target)](Parts(c, values, node, run, value_of))
