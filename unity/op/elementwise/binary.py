@@ -96,19 +96,16 @@ def _compare(call: Call) -> Type:
     return with_dtype(found, BOOL)
 
 
+def adopted(args: Sequence[Expr], inputs: Sequence[Any]) -> list[Any]:
+    """Operands, literals as constants of the dtype of the others."""
+    others = [x for arg, x in zip(args, inputs) if not isinstance(arg, (IntImm, FloatImm))]
+    dtype = others[0].data_type if isinstance(others[0], te.Tensor) else others[0].dtype
+    return [te.const(arg.value, dtype) if isinstance(arg, (IntImm, FloatImm)) else x for arg, x in zip(args, inputs)]
+
+
 def lower_with_literals(fn: Callable[..., Any]) -> Callable[..., te.Tensor]:
     """Lowering of an operator whose literal operands adopt the dtype of its tensors."""
-
-    def lower(call: Call, *inputs: Any) -> te.Tensor:
-        dtype = next((x.data_type for x in inputs if isinstance(x, te.Tensor)), None)
-        fixed = []
-        for arg, x in zip(call.args, inputs):
-            if isinstance(arg, (IntImm, FloatImm)) and dtype is not None:
-                x = te.const(arg.value, dtype)
-            fixed.append(x)
-        return elementwise(call, fn, *fixed)
-
-    return lower
+    return lambda call, *inputs: elementwise(call, fn, *adopted(call.args, inputs))
 
 
 def _binary(
@@ -326,13 +323,7 @@ def _where_type(call: Call) -> Type:
 
 
 def _where(call: Call, cond: Any, a: Any, b: Any) -> te.Tensor:
-    dtype = next(
-        x.data_type if isinstance(x, te.Tensor) else x.dtype
-        for x, e in zip((a, b), call.args[1:])
-        if not isinstance(e, (IntImm, FloatImm))
-    )
-    a, b = [te.const(e.value, dtype) if isinstance(e, (IntImm, FloatImm)) else x for e, x in zip(call.args[1:], (a, b))]
-    return elementwise(call, te.if_then_else, cond, a, b)
+    return elementwise(call, te.if_then_else, cond, *adopted(call.args[1:], (a, b)))
 
 
 def _where_grad(call: Call, g: Expr) -> list[Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, FloatImm, IntImm, Var
+from ...ir.expr import Call, Var
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr
 from ..common.gradients import elementwise_grad
@@ -21,7 +21,7 @@ from ..common.loop_nests import loops, read
 from ..common.lowering import load, result_dims, result_dtype
 from ..common.table import R, row
 from ..common.type_rules import ONE, ZERO
-from .binary import lower_with_literals, power_type
+from .binary import adopted, lower_with_literals, power_type
 from .unary import in_float32
 
 
@@ -70,15 +70,12 @@ def _power(call: Call, *inputs: Any) -> te.Tensor:
     dtype, shape = result_dtype(call), result_dims(call)
     if dtype.is_float:
         return _FLOATS(call, *inputs)
-    spread = []
-    for arg, x in zip(call.args, inputs):
-        value = te.const(arg.value, dtype) if isinstance(arg, (IntImm, FloatImm)) else x
-        spread.append(te.compute(shape, _loader(value, shape), "operand"))
-    return _by_squaring(call, *spread)
-
-
-def _loader(value: Any, shape: tuple[Expr, ...]) -> Any:
-    return lambda *i: load(value, i, shape)
+    base, exponent = adopted(call.args, inputs)
+    return _by_squaring(
+        call,
+        te.compute(shape, lambda *i: load(base, i, shape), "operand"),
+        te.compute(shape, lambda *i: load(exponent, i, shape), "operand"),
+    )
 
 
 def _power_ref(x1: np.ndarray, x2: np.ndarray) -> np.ndarray:

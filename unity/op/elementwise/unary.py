@@ -39,7 +39,8 @@ def in_float32(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return wrapped
 
 
-def _number(call: Call) -> TensorType:
+def number_type(call: Call) -> TensorType:
+    """Type rule of operators on numbers: of any tensor but bool."""
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and ty.dtype.is_bool:
         raise fail(call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', 0)
@@ -148,7 +149,7 @@ def _expm1(x: te.Value) -> te.Value:
 
 
 # fmt: off
-abs_ = _unary("abs", _number, np.abs, _abs, "Returns the absolute value of each element.",
+abs_ = _unary("abs", number_type, np.abs, _abs, "Returns the absolute value of each element.",
              grad=unary_grad(lambda g, x: g * R.sign(x)), mixed_precision="follow")
 acos = _unary("acos", float_tensor, np.arccos, te.acos, "Returns the inverse cosine in radians, from 0 to pi; NaN outside [-1, 1].",
              grad=unary_grad(lambda g, x: -(g * R.rsqrt(1.0 - R.square(x)))), domain=(-1, 1))
@@ -164,14 +165,14 @@ atan = _unary("atan", float_tensor, np.arctan, te.atan, "Returns the inverse tan
 atanh = _unary("atanh", float_tensor, np.arctanh, te.atanh, "Returns the inverse hyperbolic tangent; NaN outside [-1, 1].",
               grad=unary_grad(lambda g, x: g / (1.0 - R.square(x))), domain=(-0.9, 0.9))
 bitwise_not = _unary("bitwise_not", _bits, np.invert, lambda x: ~x, "Inverts every bit of an integer; negates bool.")
-ceil = _unary("ceil", _number, np.ceil, _on_floats(te.ceil), "Rounds up to the nearest integer.", grad=zero_grad)
+ceil = _unary("ceil", number_type, np.ceil, _on_floats(te.ceil), "Rounds up to the nearest integer.", grad=zero_grad)
 cos = _unary("cos", float_tensor, np.cos, te.cos, "Returns the cosine of x in radians.",
             grad=unary_grad(lambda g, x: -(g * R.sin(x))))
 cosh = _unary("cosh", float_tensor, np.cosh, te.cosh, "Returns the hyperbolic cosine.", grad=unary_grad(lambda g, x: g * R.sinh(x)))
 erf = _unary("erf", float_tensor, _erf, te.erf, "Returns the error function.",
             grad=unary_grad(lambda g, x: g * (2 / math.sqrt(math.pi)) * R.exp(-R.square(x))))
 exp = _unary("exp", float_tensor, np.exp, te.exp, "Returns e to the power x.", grad=unary_grad(lambda g, x: g * R.exp(x)))
-floor = _unary("floor", _number, np.floor, _on_floats(te.floor), "Rounds down to the nearest integer.", grad=zero_grad)
+floor = _unary("floor", number_type, np.floor, _on_floats(te.floor), "Rounds down to the nearest integer.", grad=zero_grad)
 isfinite = _unary("isfinite", _test, np.isfinite, te.isfinite, "Tests whether each element is finite.",
                   torch_operands="float")
 isinf = _unary("isinf", _test, np.isinf, te.isinf, "Tests whether each element is infinite.",
@@ -180,25 +181,25 @@ isnan = _unary("isnan", _test, np.isnan, te.isnan, "Tests whether each element i
 log = _unary("log", float_tensor, np.log, te.log, "Returns the natural logarithm; -infinity at 0, NaN below.",
              grad=unary_grad(lambda g, x: g / x), domain=(0.1, 3))
 logical_not = _unary("logical_not", _logical, np.logical_not, lambda x: ~x, "Negates bool.")
-negative = unary("negative", _number, np.negative, lambda x: -x, "Returns -x.", grad=unary_grad(lambda g, x: -g),
+negative = unary("negative", number_type, np.negative, lambda x: -x, "Returns -x.", grad=unary_grad(lambda g, x: -g),
                  mixed_precision="follow", torch=("neg", "_neg_view"))
-round_ = unary("round", _number, np.round, _on_floats(te.nearbyint),
+round_ = unary("round", number_type, np.round, _on_floats(te.nearbyint),
                "Rounds to the nearest integer, halves to the even one.", grad=zero_grad)
 rsqrt = _unary("rsqrt", float_tensor, lambda x: 1 / np.sqrt(x), lambda x: 1.0 / te.sqrt(x),
                "Returns 1 / sqrt(x); infinity at 0, NaN below.", grad=unary_grad(lambda g, x: g * -0.5 * (R.rsqrt(x) / x)),
                domain=(0.1, 3))
 sigmoid = _unary("sigmoid", float_tensor, _sigmoid, te.sigmoid, "Returns 1 / (1 + exp(-x)).", grad=unary_grad(_sigmoid_backward))
-sign = unary("sign", _number, _sign_ref, _sign, "Returns -1, 0 or 1, the sign of x; NaN stays NaN.", grad=zero_grad)
+sign = unary("sign", number_type, _sign_ref, _sign, "Returns -1, 0 or 1, the sign of x; NaN stays NaN.", grad=zero_grad)
 sin = _unary("sin", float_tensor, np.sin, te.sin, "Returns the sine of x in radians.", grad=unary_grad(lambda g, x: g * R.cos(x)))
 sinh = _unary("sinh", float_tensor, np.sinh, te.sinh, "Returns the hyperbolic sine.", grad=unary_grad(lambda g, x: g * R.cosh(x)))
 sqrt = _unary("sqrt", float_tensor, np.sqrt, te.sqrt, "Returns the square root; NaN below 0.",
               grad=unary_grad(lambda g, x: g * 0.5 / R.sqrt(x)), domain=(0, 3))
-square = unary("square", _number, np.square, lambda x: x * x, "Returns x * x.", grad=unary_grad(lambda g, x: g * (x * 2.0)))
+square = unary("square", number_type, np.square, lambda x: x * x, "Returns x * x.", grad=unary_grad(lambda g, x: g * (x * 2.0)))
 tan = _unary("tan", float_tensor, np.tan, te.tan, "Returns the tangent of x in radians.",
             grad=unary_grad(lambda g, x: g / R.square(R.cos(x))))
 tanh = _unary("tanh", float_tensor, np.tanh, te.tanh, "Returns the hyperbolic tangent.",
               grad=unary_grad(lambda g, x: g * (1.0 - R.square(R.tanh(x)))))
-trunc = _unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Rounds towards 0.", grad=zero_grad)
+trunc = _unary("trunc", number_type, np.trunc, _on_floats(te.trunc), "Rounds towards 0.", grad=zero_grad)
 log1p = unary("log1p", float_tensor, np.log1p, te.log1p,
               "Returns log(1 + x) without loss of digits near 0; -infinity at -1, NaN below.",
               grad=unary_grad(lambda g, x: g / (x + 1.0)), domain=(-0.9, 3), torch=("log1p", "special_log1p"))
@@ -214,7 +215,7 @@ exp2 = unary("exp2", float_tensor, np.exp2, lambda x: te.intrinsic("exp2", x), "
 
 
 def _clip_type(call: Call) -> TensorType:
-    ty = _number(call)
+    ty = number_type(call)
     for name in ("min", "max"):
         value = attr(call, name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -15,13 +15,13 @@ from ... import te
 from ...ir import build
 from ...ir.expr import Call
 from ...ir.op import Param
-from ...ir.types import Expr, TensorType, Type
+from ...ir.types import Expr, Type
 from ..common import channels_last
 from ..common.gradients import dtype_of, mask_grad, unary_grad
 from ..common.lowering import cast_tensor, elementwise, let_value, upcast
 from ..common.table import Operator, R, attribute, rows
-from ..common.type_rules import attr, axis_attr, fail, float_tensor, int_attr, put_at, tensor_arg
-from ..elementwise.unary import in_float32
+from ..common.type_rules import attr, axis_attr, fail, float_tensor, int_attr, put_at
+from ..elementwise.unary import in_float32, number_type
 from ..reduction.reduce import highest_number, reduce_tensor
 
 row = rows("nn")
@@ -33,13 +33,6 @@ def float_attr(call: Call, name: str, default: float | None = None) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise fail(call, "E214", f"{name} must be a number, got {value!r}")
     return float(value)
-
-
-def _number(call: Call) -> TensorType:
-    ty = tensor_arg(call, 0)
-    if ty.dtype is not None and ty.dtype.is_bool:
-        raise fail(call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "float32")', 0)
-    return ty
 
 
 def _activation(
@@ -108,10 +101,10 @@ def _leaky_grad(call: Call, g: Expr) -> list[Any]:
 
 
 # fmt: off
-relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, 0),
+relu = _activation("relu", number_type, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, 0),
                    "Returns max(x, 0); NaN stays NaN.", grad=unary_grad(lambda g, x: mask_grad(g, R.greater(x, 0.0))),
                    mixed_precision="follow", torch=("relu",))
-relu6 = _activation("relu6", _number, lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
+relu6 = _activation("relu6", number_type, lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
                     lambda c, x: te.minimum(te.maximum(x, 0), 6), "Limits x to [0, 6]; NaN stays NaN.",
                     grad=unary_grad(_relu6_backward), torch=("relu6",))
 leakyrelu = _activation("leakyrelu", float_tensor, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),

@@ -30,6 +30,7 @@ from ...ir.walk import Rewriter, collect
 from ...support.errors import UnityError
 from ..relax.interprocedural.clean_signatures import needed_params
 from ..relax.normalize.dead_code import clean_function
+from ..relax.rewriting.graph_rewriter import without
 from ..relax.rewriting.reinfer_types import retype, substitute_folded
 
 Fails = Callable[[IRModule], bool]
@@ -114,10 +115,7 @@ class Shrinker:
         counts = use_counts(self.mod[self.name])
         for binding in [b for b in self._bindings() if not counts.get(b.var)]:
             fn = self.mod[self.name]
-            body = seq_body(fn)
-            kept = [tuple([b for b in block.bindings if b is not binding]) for block in body.blocks]
-            blocks = tuple([type(block)(left, block.span) for block, left in zip(body.blocks, kept)])
-            self.accept(self._with(replace(fn, body=replace(body, blocks=blocks))))
+            self.accept(self._with(replace(fn, body=without(seq_body(fn), lambda b: b is binding))))  # noqa: B023
 
     def bindings_to_parameters(self) -> None:
         """Take values as inputs that need not be computed, in groups that get smaller."""
@@ -182,12 +180,8 @@ def _as_params(fn: Function, chosen: list[Var]) -> Function | None:
     gone = {v: Var(v.name, v.ty, v.span) for v in chosen if isinstance(v.ty, TensorType) and v is not body.body}
     if not gone:
         return None
-    blocks = []
-    for block in body.blocks:
-        left = tuple([b for b in block.bindings if b.var not in gone])
-        blocks.append(type(block)(left, block.span))
     mapping: dict[Any, Any] = dict(gone)
-    inner = Rewriter(mapping=mapping)(SeqExpr(tuple(blocks), body.body, body.span))
+    inner = Rewriter(mapping=mapping)(without(body, lambda b: b.var in gone))
     made = clean_function(replace(fn, params=(*fn.params, *gone.values()), body=inner))
     kept = needed_params(made)
     return replace(made, params=tuple([made.params[i] for i in kept]))

@@ -11,10 +11,11 @@ from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir.build import const
-from ....ir.expr import Call, DataTypeImm, ExternFunc, ShapeExpr, StringImm, Tuple, TupleGetItem
+from ....ir.expr import Call, DataTypeImm, ExternFunc, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, VarBinding
 from ....ir.function import Function
 from ....ir.infer import find_impure_call
 from ....ir.module import IRModule
+from ....ir.node import replace
 from ....ir.relation import dims
 from ....ir.types import OBJECT, Expr, ShapeType, TensorType, TupleType
 from ....op.common.table import R
@@ -84,7 +85,10 @@ def lower(call: Call, rewriter: GraphRewriter) -> Any:
         if several:
             fresh.append(rewriter.emit(tensor, f"{rewriter.name_hint}_{number}"))
         else:
-            fresh.append(rewriter.emit_under_own_name(tensor))
+            assert rewriter.var is not None
+            own = Var(rewriter.var.name, ty, rewriter.var.span)  # the name of the variable that it stands for
+            rewriter.append(VarBinding(own, replace(tensor, span=call.span)))
+            fresh.append(own)
         outputs.append(fresh[-1])
     _emit_call(callee, [*operands, *fresh, *scalars], call, rewriter)
     return Replaced(Tuple(tuple(outputs)) if several else outputs[0])

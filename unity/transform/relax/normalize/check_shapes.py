@@ -66,7 +66,7 @@ def check_shapes(fn: Function) -> Function:
         if type(value) is Call and type(value.op) is Op:
             _require(value, rewriter)
         if _checkable(var.ty) and not is_unknown(value.ty) and is_subtype(value.ty, var.ty) is Answer.MAYBE:
-            rewriter.match_own(rewriter.emit(value))
+            rewriter.append(MatchCast(var, rewriter.emit(value), var.ty, var.span))
             return None
         return value
 

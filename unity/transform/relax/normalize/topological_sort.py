@@ -22,6 +22,7 @@ from ....ir.walk import Rewriter, free_vars
 from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import function_pass
+from ..rewriting.graph_rewriter import without
 
 _ORDERS, _DIRECTIONS = ("depth_first", "breadth_first"), ("from_inputs", "from_outputs")
 
@@ -98,9 +99,5 @@ def assert_last(fn: Function) -> Function:
             break
     if not moved or whole[-len(moved) :] == moved:
         return fn
-    blocks = [
-        replace(block, bindings=tuple([b for b in block.bindings if not any([b is other for other in moved])]))
-        for block in fn.body.blocks
-    ]
-    kept = [block for block in blocks if block.bindings]
-    return replace(fn, body=replace(fn.body, blocks=(*kept, BindingBlock(tuple(moved)))))
+    rest = without(fn.body, lambda b: any([b is other for other in moved]))
+    return replace(fn, body=replace(rest, blocks=(*rest.blocks, BindingBlock(tuple(moved)))))

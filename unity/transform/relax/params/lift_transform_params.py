@@ -38,7 +38,7 @@ from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..analysis.mutable_vars import changed_vars
 from ..analysis.value_key import value_key
-from ..rewriting.graph_rewriter import join_blocks
+from ..rewriting.graph_rewriter import join_blocks, without
 
 
 def _static(var: Var) -> bool:
@@ -97,13 +97,8 @@ class _Lifted:
     def rest(self, params: tuple[Var, ...], mapping: dict[Any, Any]) -> Function:
         """The function without the moved bindings, its weights replaced by ``params``."""
         gone = {b.var for b in self.bindings}
-        body = seq_body(self.fn)
-        blocks = []
-        for block in body.blocks:
-            left = tuple([b for b in block.bindings if b.var not in gone])
-            if left:
-                blocks.append(type(block)(left, block.span))
-        made = SeqExpr(join_blocks(blocks), body.body, body.span)
+        made = without(seq_body(self.fn), lambda b: b.var in gone)
+        made = replace(made, blocks=join_blocks(made.blocks))
         return replace(self.fn, params=(*self.inputs, *params), body=Rewriter(mapping=mapping)(made))
 
 

@@ -86,14 +86,7 @@ class GraphRewriter:
     def emit(self, value: Expr, hint: str = "") -> Var:
         """Bind a value before the current binding."""
         value = self.flat(value)
-        var = self._variable(self.names.fresh(hint or self.name_hint), value.ty)
-        self._out.append(VarBinding(var, self._placed(value)))
-        return var
-
-    def emit_under_own_name(self, value: Expr) -> Var:
-        """Bind a value to a variable with the name of the one being bound, which the rule then replaces by it."""
-        assert self.var is not None
-        var = self._variable(self.var.name, value.ty, self.var.span)
+        var = Var(self.names.fresh(hint or self.name_hint), value.ty, None, self.in_dataflow)
         self._out.append(VarBinding(var, self._placed(value)))
         return var
 
@@ -103,14 +96,9 @@ class GraphRewriter:
 
     def emit_match(self, value: Expr, target: Type, hint: str) -> Var:
         """Bind ``match_cast(value, target)`` before the current binding; the value is a leaf."""
-        var = self._variable(self.names.fresh(hint), target)
+        var = Var(self.names.fresh(hint), target, None, self.in_dataflow)
         self._out.append(MatchCast(var, value, target, getattr(value, "span", None)))
         return var
-
-    def match_own(self, value: Expr) -> None:
-        """Make the current binding ``match_cast(value, type of the variable)``; the rule then returns None."""
-        assert self.var is not None
-        self._out.append(MatchCast(self.var, value, self.var.ty, self.var.span))
 
     def leaf(self, value: Expr, hint: str = "") -> Expr:
         """The value as an argument: a nested one as a variable bound to it."""
@@ -138,9 +126,6 @@ class GraphRewriter:
     def field(self, value: Expr, index: int) -> Expr:
         """Field of a tuple as an argument."""
         return value.fields[index] if type(value) is Tuple else self.emit(TupleGetItem(value, index))
-
-    def _variable(self, name: str, ty: Type, span: Span | None = None) -> Var:
-        return Var(name, ty, span, self.in_dataflow)
 
     def _placed(self, value: Expr) -> Expr:
         """A call that a rule made stands where the value being rewritten stands in the source."""
@@ -249,6 +234,12 @@ def each_binding(fn: Function) -> Iterator[tuple[BindingBlock, Binding]]:
                     work.append((block, binding))
             stack += reversed(work)
     return iter(found)
+
+
+def without(body: SeqExpr, gone: Callable[[Binding], bool]) -> SeqExpr:
+    """The sequence without some bindings, and the blocks that they leave empty."""
+    blocks = [replace(b, bindings=tuple([x for x in b.bindings if not gone(x)])) for b in body.blocks]
+    return replace(body, blocks=tuple([b for b in blocks if b.bindings]))
 
 
 def join_blocks(blocks: Iterable[BindingBlock], dataflow: bool = False) -> tuple[BindingBlock, ...]:
