@@ -33,7 +33,7 @@ from unity.ir.verifier.verifier import violations
 from unity.script import parse
 from unity.support.errors import InternalError, UnityError
 from unity.transform import DEFAULT_PIPELINE, PASSES, FusionPattern, Pass, Pipeline, bind_params
-from unity.transform.dpl.pattern import is_const, is_op, wildcard
+from unity.transform.dpl import is_const, is_op, wildcard
 
 Made = tuple[IRModule, list[list[Any]]]
 NOTED: list[np.ndarray] = []

@@ -15,7 +15,7 @@ from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, bind_params, fuse_ops_by_pattern
-from unity.transform.dpl.pattern import is_op, wildcard
+from unity.transform.dpl import is_op, wildcard
 
 
 def test_a_match_that_nothing_uses_stays_for_dead_code() -> None:

@@ -1,10 +1,7 @@
 """The pattern language of dataflow: what a piece of a graph looks like, finding it, rewriting it. Names as in ``tvm.relax.dpl``."""
 
 from ...support.arguments import checked, make_public
-from . import match as _match
-from .context import PatternContext
-from .pattern import (
-    DFPattern,
+from .builders import (
     is_call_dps,
     is_call_dps_packed,
     is_call_packed,
@@ -21,6 +18,8 @@ from .pattern import (
     make_fused_bias_activation_pattern,
     wildcard,
 )
+from .context import PatternContext
+from .pattern import DFPattern
 from .rewrite import rewrite_bindings, rewrite_call
 
 __all__ = [

@@ -1,11 +1,11 @@
 """``Matcher``: one attempt to match patterns, with backtracking and a record of what every part matched.
 
-Not here: which expressions a pattern matches (`match.py`, which fills ``HANDLERS``).
+Not here: which expressions a pattern matches (`pattern.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...ir.expr import Var
@@ -13,9 +13,6 @@ from ...ir.types import Expr
 
 if TYPE_CHECKING:
     from .pattern import DFPattern
-
-HANDLERS: dict[type, Callable[[Matcher, Any, Expr], bool]] = {}
-"""True if an expression matches, by the kind of the pattern."""
 
 
 class Matcher:
@@ -40,7 +37,7 @@ class Matcher:
         if known is not None:
             return known is expr or self.value(known) is self.value(expr)
         mark = self.mark()
-        if not HANDLERS[type(pattern)](self, pattern, expr):
+        if not pattern.matches(self, expr):
             self.back_to(mark)
             return False
         kept = expr if pattern.keeps_variable else self.value(expr)

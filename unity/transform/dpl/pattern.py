@@ -2,24 +2,27 @@
 
 A pattern stands for itself: used at two places it must match the same expression at both (``dup`` makes a copy that need not).
 Inside ``with PatternContext():`` ``a ^ b`` (``used_by``) and ``a >> b`` (``only_used_by``) say how matches use each other.
-Here: the descriptions and their builders. Not here: matching (`match.py`, `context.py`).
+Here: the descriptions and what they match. Not here: the attempt, its record (`matcher.py`), builders (`builders.py`).
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from typing import Any, ClassVar
 
 from ...ffi.dtype import DataType
-from ...ir.expr import ExternFunc, GlobalVar, op
-from ...ir.op import OPS
-from ...ir.types import Expr, Type
-from ...op.common.table import R
+from ...ir.build import const
+from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple, TupleGetItem, Var
+from ...ir.node import Node
+from ...ir.relation import Answer, dims, is_subtype, same_dim
+from ...ir.structural import data_equal, structural_equal
+from ...ir.types import Expr, PrimType, TensorType, Type
 from ...support.arguments import checked_class
 from ...support.context_stack import ContextStack
-from ...support.errors import PassError, PlaceError, suggest
+from ...support.errors import PassError, PlaceError
 from .matcher import Matcher
 
 Constraints = list[tuple["DFPattern", "DFPattern", int, bool]]
@@ -100,6 +103,10 @@ class DFPattern:
         for other in others:
             self.used_by(other)
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        """True if an expression has this form; the matcher records it."""
+        raise NotImplementedError
+
     def match(self, expr: Expr, var2val: Mapping[Any, Expr] | None = None) -> bool:
         """True if an expression has this form. With ``var2val`` variables are followed to their values."""
         return self.extract_matched_expr(expr, var2val) is not None
@@ -118,6 +125,9 @@ class WildcardPattern(DFPattern):
 
     keeps_variable = True
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        return True
+
 
 @dataclass(slots=True, eq=False)
 class VarPattern(DFPattern):
@@ -128,10 +138,21 @@ class VarPattern(DFPattern):
     name: str
     kind: str = "var"
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        fits = (
+            type(expr) is GlobalVar
+            if self.kind == "global"
+            else type(expr) is Var and (self.kind == "var" or expr.dataflow)
+        )
+        return fits and self.name in ("", getattr(expr, "name", ""))
+
 
 @dataclass(slots=True, eq=False)
 class ConstantPattern(DFPattern):
     """Constant data."""
+
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        return type(m.value(expr)) is Constant
 
 
 @dataclass(slots=True, eq=False)
@@ -139,6 +160,9 @@ class ExprPattern(DFPattern):
     """An expression structurally equal to ``expr``: operators, external functions, ..."""
 
     expr: Expr
+
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        return structural_equal(self.expr, m.value(expr))
 
 
 @dataclass(slots=True, eq=False)
@@ -162,6 +186,13 @@ class CallPattern(DFPattern):
         if add_constraint and context is not None:
             context += [(arg, self, index, False) for index, arg in enumerate(self.args)]
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        value = m.value(expr)
+        if type(value) is not Call or not _match_op(m, self.op, value):
+            return False
+        given = value.args[: len(self.args)] if self.varg_default_wildcard else value.args
+        return m.take(value) and m.all(self.args, given)
+
 
 @dataclass(slots=True, eq=False)
 class TuplePattern(DFPattern):
@@ -176,6 +207,20 @@ class TuplePattern(DFPattern):
             raise PlaceError("E743", f"field {index} of a pattern of {len(self.fields)} fields")
         return TupleGetItemPattern(self, None if index is None else index % len(self.fields))
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        value = m.value(expr)
+        if type(value) is not Tuple or len(value.fields) != len(self.fields):
+            return False
+        m.take(value)
+        if not self.unordered:
+            return m.all(self.fields, value.fields)
+        mark = m.mark()
+        for order in itertools.permutations(value.fields):
+            if m.all(self.fields, order):
+                return True
+            m.back_to(mark)
+        return False
+
 
 @dataclass(slots=True, eq=False)
 class TupleGetItemPattern(DFPattern):
@@ -183,6 +228,12 @@ class TupleGetItemPattern(DFPattern):
 
     tuple_value: DFPattern
     index: int | None
+
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        value = m.value(expr)
+        if type(value) is not TupleGetItem or self.index not in (None, value.index):
+            return False
+        return m.take(value) and m.match(self.tuple_value, value.tuple_value)
 
 
 @dataclass(slots=True, eq=False)
@@ -192,6 +243,9 @@ class OrPattern(DFPattern):
     left: DFPattern
     right: DFPattern
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        return m.match(self.left, expr) or m.match(self.right, expr)
+
 
 @dataclass(slots=True, eq=False)
 class AndPattern(DFPattern):
@@ -200,12 +254,21 @@ class AndPattern(DFPattern):
     left: DFPattern
     right: DFPattern
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        return m.match(self.left, expr) and m.match(self.right, expr)
+
 
 @dataclass(slots=True, eq=False)
 class NotPattern(DFPattern):
     """Not this."""
 
     inner: DFPattern
+
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        mark = m.mark()
+        matched = m.match(self.inner, expr)
+        m.back_to(mark)
+        return not matched
 
 
 @dataclass(slots=True, eq=False)
@@ -215,6 +278,10 @@ class AttrPattern(DFPattern):
     inner: DFPattern
     attrs: dict[str, Any]
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        attrs = getattr(m.value(expr), "attrs", None)
+        return isinstance(attrs, dict) and m.match(self.inner, expr) and _has_attrs(self.attrs, attrs)
+
 
 @dataclass(slots=True, eq=False)
 class DataTypePattern(DFPattern):
@@ -222,6 +289,10 @@ class DataTypePattern(DFPattern):
 
     inner: DFPattern
     dtype: DataType
+
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        ty = expr.ty
+        return isinstance(ty, (TensorType, PrimType)) and ty.dtype is self.dtype and m.match(self.inner, expr)
 
 
 @dataclass(slots=True, eq=False)
@@ -231,6 +302,9 @@ class ShapePattern(DFPattern):
     inner: DFPattern
     shape: tuple[Expr | int, ...]
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        return _same(dims(expr.ty), self.shape) and m.match(self.inner, expr)
+
 
 @dataclass(slots=True, eq=False)
 class TypePattern(DFPattern):
@@ -239,6 +313,9 @@ class TypePattern(DFPattern):
     inner: DFPattern
     ty: Type
 
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        return is_subtype(expr.ty, self.ty) is Answer.YES and m.match(self.inner, expr)
+
 
 @dataclass(slots=True, eq=False)
 class SameShapePattern(DFPattern):
@@ -246,6 +323,14 @@ class SameShapePattern(DFPattern):
 
     inner: DFPattern
     others: tuple[DFPattern, ...]
+
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        own = dims(expr.ty)
+        for other in self.others:
+            known = m.found.get(other)
+            if own is None or known is None or not _same(dims(known.ty), own):
+                return False
+        return m.match(self.inner, expr)
 
 
 @dataclass(slots=True, eq=False)
@@ -256,6 +341,10 @@ class ShapeExprPattern(DFPattern):
 
     def __getitem__(self, index: int) -> Expr | int:
         return self.values[index]
+
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        value = m.value(expr)
+        return type(value) is ShapeExpr and _same(value.values, self.values)
 
 
 @dataclass(slots=True, eq=False)
@@ -281,100 +370,49 @@ class PatternSeq(DFPattern):
         context.append((self.patterns[-1], following[0], index, only))
         return PatternSeq([*self.patterns, *following])
 
-
-def wildcard() -> DFPattern:
-    """Anything."""
-    return WildcardPattern()
+    def matches(self, m: Matcher, expr: Expr) -> bool:
+        return m.match(self.patterns[-1], expr)
 
 
-def is_op(name: str) -> DFPattern:
-    """An operator by name (``R.add`` or ``relax.add``): ``is_op("R.add")(wildcard(), wildcard())``. Raises PassError E553 for a
-    name that no operator has."""
-    callee = {"relax.call_tir": GlobalVar, "relax.call_dps_packed": ExternFunc}.get(name)
-    if callee is not None:
-        return DpsPattern(op(name), callee)
-    found = op(name)
-    if found.name.startswith("R.") and found.name not in OPS:
-        raise PassError("E553", f"no operator {found.name}", help=suggest(found.name, OPS))
-    return ExprPattern(found)
+def _match_op(m: Matcher, pattern: DFPattern, call: Call) -> bool:
+    if isinstance(pattern, AttrPattern):
+        return _match_op(m, pattern.inner, call) and _has_attrs(pattern.attrs, call.attrs)
+    if isinstance(pattern, DpsPattern) and not isinstance(call.args[0], pattern.callee):
+        return False
+    mark = m.mark()
+    if pattern.matches(m, call.op):  # operators are shared: each use of one is a match of its own
+        return True
+    m.back_to(mark)
+    return False
 
 
-def is_expr(expr: Expr) -> DFPattern:
-    """An expression structurally equal to this one."""
-    return ExprPattern(expr)
+def _has_attrs(wanted: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
+    """True if the attributes are as wanted. A number stands for a list of it, and two numbers of padding for both sides of each
+    axis."""
+    return all([name in attrs and _equal_attr(name, attrs[name], value) for name, value in wanted.items()])
 
 
-def is_const() -> DFPattern:
-    """Constant data."""
-    return ConstantPattern()
+def _equal_attr(name: str, found: Any, wanted: Any) -> bool:
+    for one, several in ((found, wanted), (wanted, found)):
+        if isinstance(one, int) and isinstance(several, (list, tuple)):
+            return bool(several) and all([_equal(one, value) for value in several])
+    both = isinstance(found, (list, tuple)) and isinstance(wanted, (list, tuple))
+    if both and name == "padding" and len(wanted) == 2 * len(found):
+        found = (*found, *found)
+    return _equal(found, wanted)
 
 
-def is_var(name: str = "") -> DFPattern:
-    """A variable, of a name if given."""
-    return VarPattern(name)
+def _equal(found: Any, wanted: Any) -> bool:
+    if isinstance(found, Node) and isinstance(wanted, Node):
+        return structural_equal(found, wanted)
+    if isinstance(found, (list, tuple)) and isinstance(wanted, (list, tuple)):
+        return len(found) == len(wanted) and all([_equal(x, y) for x, y in zip(found, wanted)])
+    number = getattr(found, "value", found)
+    return data_equal(found, wanted) or number == getattr(wanted, "value", wanted)
 
 
-def is_dfv(name: str = "") -> DFPattern:
-    """A variable of a dataflow block."""
-    return VarPattern(name, "dataflow")
-
-
-def is_gv(name: str = "") -> DFPattern:
-    """A function of the module."""
-    return VarPattern(name, "global")
-
-
-def is_tuple(fields: Sequence[DFPattern], unordered: bool = False) -> DFPattern:
-    """A tuple of these fields."""
-    return TuplePattern(tuple(fields), unordered)
-
-
-def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> DFPattern:
-    """A field of a tuple."""
-    return TupleGetItemPattern(tuple_value, index)
-
-
-def is_shape(shape: Sequence[Expr | int]) -> DFPattern:
-    """A shape value of these dimensions."""
-    return ShapeExprPattern(tuple(shape))
-
-
-def _call_dps(callee: DFPattern, args: DFPattern | Sequence[DFPattern] | None, tir_vars: DFPattern | None) -> DFPattern:
-    given = wildcard() if args is None else args if isinstance(args, DFPattern) else TuplePattern(tuple(args))
-    if tir_vars is not None:
-        return CallPattern(is_op(R.call_dps.name), (callee, given, tir_vars))
-    bare = CallPattern(is_op(R.call_dps.name), (callee, given))
-    return bare | CallPattern(is_op(R.call_dps.name), (callee, given, wildcard())) if args is None else bare
-
-
-def is_call_tir(
-    func_name: str, args: Sequence[DFPattern] | None = None, tir_vars: DFPattern | None = None
-) -> DFPattern:
-    """``R.call_dps`` of a tensor program of the module, with any arguments if none are given."""
-    return _call_dps(is_gv(func_name), args, tir_vars)
-
-
-def is_call_dps_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> DFPattern:
-    """``R.call_dps`` of a registered function."""
-    return _call_dps(is_expr(ExternFunc(func_name)), args, None)
-
-
-def is_call_dps(func_name: str, args: Sequence[DFPattern] | None = None) -> DFPattern:
-    """``R.call_dps`` of a tensor program or a registered function of this name."""
-    return _call_dps(OrPattern(is_gv(func_name), is_expr(ExternFunc(func_name))), args, None)
-
-
-def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> DFPattern:
-    """``R.call_packed`` of a registered function."""
-    callee = is_expr(ExternFunc(func_name))
-    return CallPattern(is_op(R.call_packed.name), (callee, *(args or ())), args is None)
-
-
-def make_fused_bias_activation_pattern(
-    op_name: str, with_bias: bool = False, activation: str | None = None
-) -> DFPattern:
-    """``op(x, w)``, then adding a bias, then an activation, as asked for."""
-    out: DFPattern = is_op(op_name)(wildcard(), wildcard())
-    if with_bias:
-        out = is_op(R.add.name)(out, wildcard())
-    return is_op(activation)(out) if activation else out
+def _same(found: tuple[Expr, ...] | None, wanted: tuple[Expr | int, ...]) -> bool:
+    if found is None or len(found) != len(wanted):
+        return False
+    exprs = [const(w, "int64") if isinstance(w, int) else w for w in wanted]
+    return all([same_dim(x, y) is Answer.YES for x, y in zip(found, exprs)])
