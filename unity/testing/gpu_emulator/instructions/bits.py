@@ -20,11 +20,9 @@ def _logic(reading: Reading) -> Run:
     return compute(reading, LOGIC[reading.opcode], type_, type_, type_)
 
 
-@instruction("not", "cnot")
+@instruction("not")
 def _not(reading: Reading) -> Run:
     type_ = reading.type()
-    if reading.opcode == "cnot":
-        return compute(reading, lambda a: (a == 0).astype(type_.numpy), type_, type_)
     return compute(reading, np.invert, type_, type_)
 
 
@@ -110,22 +108,6 @@ def _brev(reading: Reading) -> Run:
     return compute(reading, run, type_, type_)
 
 
-@instruction("bfind")
-def _bfind(reading: Reading) -> Run:
-    """The highest bit that is not the sign; with .shiftamt how far it is from the top."""
-    amount = reading.flag("shiftamt")
-    type_ = reading.type()
-
-    def run(a: Rows) -> Rows:
-        plain = np.where(a < 0, ~a, a) if type_.kind == "s" else a
-        zeros = leading_zeros(plain)
-        nothing = plain == 0
-        found = zeros if amount else np.uint32(type_.bits - 1) - zeros
-        return np.where(nothing, np.uint32(0xFFFFFFFF), found)
-
-    return compute(reading, run, U32, type_)
-
-
 @instruction("bfe")
 def _bfe(reading: Reading) -> Run:
     """bfe.type d, a, position, length: bits beyond the top are the sign."""
@@ -174,69 +156,17 @@ def _bfi(reading: Reading) -> Run:
     return compute(reading, run, type_, type_, type_, U32, U32)
 
 
-@instruction("bmsk")
-def _bmsk(reading: Reading) -> Run:
-    """bmsk.{clamp, wrap}.b32 d, position, length"""
-    mode = reading.one("clamp", "wrap")
-    type_ = reading.type()
-
-    def run(a: Rows, b: Rows) -> Rows:
-        x, y = a.astype("u8"), b.astype("u8")
-        x, y = (np.minimum(x, 32), np.minimum(y, 32)) if mode == "clamp" else (x & np.uint64(31), y & np.uint64(31))
-        return ((((np.uint64(1) << y) - np.uint64(1)) << x) & np.uint64(0xFFFFFFFF)).astype("u4")
-
-    return compute(reading, run, type_, type_, type_)
-
-
-@instruction("szext")
-def _szext(reading: Reading) -> Run:
-    """szext.{clamp, wrap}.type d, a, n: the sign of bit n - 1 in all higher bits."""
-    mode = reading.one("clamp", "wrap")
-    type_ = reading.type()
-
-    def run(a: Rows, b: Rows) -> Rows:
-        n = np.minimum(b, 32) if mode == "clamp" else b & np.uint32(31)
-        up = (np.uint32(32) - n).astype("i8")
-        wide_ = (a.astype("i8") & np.int64(0xFFFFFFFF)) << (up + 32)
-        found = (wide_ if type_.kind == "s" else wide_.view("u8")) >> (up + 32).astype(
-            "i8" if type_.kind == "s" else "u8"
-        )
-        return np.where(n == 0, 0, found).astype("i8").astype(type_.numpy)
-
-    return compute(reading, run, type_, type_, U32)
-
-
 @instruction("prmt")
 def _prmt(reading: Reading) -> Run:
-    """prmt.b32{.mode} d, a, b, c: each byte one of the eight of b and a, or the sign of one."""
-    mode = reading.one("f4e", "b4e", "rc8", "ecl", "ecr", "rc16", default="default")
+    """prmt.b32 d, a, b, c: each byte one of the eight of b and a, or the sign of one."""
     type_ = reading.type()
-    base = {"f4e": (0, 1, 2, 3), "b4e": (0, -1, -2, -3)}
 
     def run(a: Rows, b: Rows, c: Rows) -> Rows:
         a, b, c = np.broadcast_arrays(a, b, c)
         pool = np.stack([a, b], axis=1).view("u1").reshape(-1, 8)
-        rows = np.arange(len(pool))
-        out = np.zeros((len(pool), 4), np.uint8)
-        n = (c & np.uint32(3)).astype("i8")
-        for k in range(4):
-            if mode == "default":
-                choice = (c >> np.uint32(4 * k)) & np.uint32(15)
-                byte = pool[rows, choice & 7]
-                out[:, k] = np.where(choice & 8, (byte.view("i1") >> 7).view("u1"), byte)
-                continue
-            if mode in base:
-                offset_at = (n + base[mode][k]) % 8
-            elif mode == "rc8":
-                offset_at = n
-            elif mode == "ecl":
-                offset_at = np.maximum(n, k)
-            elif mode == "ecr":
-                offset_at = np.minimum(n, k)
-            else:
-                offset_at = (n & 1) * 2 + k % 2
-            out[:, k] = pool[rows, offset_at]
-        return out.view("u4").ravel()
+        choice = (c[:, None] >> np.arange(0, 16, 4, dtype="u4")) & np.uint32(15)
+        byte = np.take_along_axis(pool, (choice & 7).astype("i8"), axis=1)
+        return np.where(choice & 8, (byte.view("i1") >> 7).view("u1"), byte).view("u4").ravel()
 
     return compute(reading, run, type_, type_, type_, U32)
 

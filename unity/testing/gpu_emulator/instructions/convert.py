@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from ..machine.rounding import (
     TO_INTEGER,
     canonical,
     encode,
-    exactly,
     flush,
     pack,
     parts,
@@ -25,7 +23,6 @@ from ..ptx.types import TYPES, Type
 from .table import instruction
 
 Rows = np.ndarray
-ONE = Fraction(1)
 F32 = TYPES["f32"]
 
 
@@ -35,8 +32,6 @@ def _cvt(reading: Reading) -> Run:
     mode = reading.one("rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi", default="none")
     ftz, saturate = reading.flag("ftz"), reading.flag("sat")
     relu, finite = reading.flag("relu"), reading.flag("satfinite")
-    if reading.flag("pack"):
-        return _pack(reading)
     to, source = reading.type(), reading.type()
     if len(reading.operands) == 3:
         return _two_into_one(reading, to, source, mode, relu, finite)
@@ -63,27 +58,6 @@ def _two_into_one(reading: Reading, to: Type, source: Type, mode: str, relu: boo
         upper, lower = np.broadcast_arrays(a(batch, ix), b(batch, ix))
         values = np.stack([lower, upper], axis=1).astype("f8")
         put(batch, ix, pack(_relu(values) if relu else values, to, mode, finite))
-
-    return run
-
-
-def _pack(reading: Reading) -> Run:
-    """cvt.pack.sat.{s16, u16, s8, u8}.s32{.b32} d, a, b{, c}: clamped, beside each other; 8 bits above the low half of c."""
-    reading.drop("sat")
-    to, source = reading.type(), reading.type()
-    with_rest = len(reading.operands) == 4
-    if source.name != "s32" or (with_rest and reading.type().bits != 32):
-        raise reading.refuse()
-    low, high = np.iinfo(to.numpy).min, np.iinfo(to.numpy).max
-    put = reading.into(0, TYPES["b32"])
-    a, b = reading.value(1, source), reading.value(2, source)
-    c = reading.value(3, TYPES["b32"]) if with_rest else None
-    bits, mask = np.uint32(to.bits), np.uint32((1 << to.bits) - 1)
-
-    def run(batch: Batch, ix: Index) -> None:
-        x, y = [np.clip(get(batch, ix), low, high).astype("u4") & mask for get in (a, b)]
-        found = x << bits | y
-        put(batch, ix, found if c is None else c(batch, ix) << np.uint32(2 * to.bits) | found)
 
     return run
 
@@ -143,7 +117,7 @@ def _float_to_integer(to: Type, source: Type, mode: str, ftz: bool) -> Callable[
 
 def _integer_to_float(reading: Reading, to: Type, source: Type, mode: str, saturate: bool) -> Callable[[Rows], Rows]:
     name, count = parts(to)
-    if count != 1:
+    if count != 1 or (name == "f64" and mode not in ("rn", "none")):
         raise reading.refuse()
 
     def run(values: Rows) -> Rows:
@@ -155,8 +129,6 @@ def _integer_to_float(reading: Reading, to: Type, source: Type, mode: str, satur
                 (values & values.dtype.type(0xFFFFFFFF)),
             )
             total, error = two_sum(upper, lower.astype("f8"))
-            if name == "f64":
-                return np.array([exactly(int(v) * ONE, mode) for v in values])
             rows = to_odd(total, error)
         else:
             rows = values.astype("f8")

@@ -7,9 +7,7 @@ ISA allows, up or down as their bits say.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from ..machine.reading import Get, Reading, Run
 from ..machine.rounding import (
     FORMATS,
     canonical,
-    directed64,
     flush,
     fused32,
     fused64,
@@ -84,20 +81,15 @@ def arithmetic(
     operands: int,
     native: Callable[..., Rows],
     doubles: Callable[..., Rows],
-    exact: Callable[..., Fraction | None] | None,
 ) -> Run:
-    """``d = f(a, ...)``: ``native`` in the type itself rounds to nearest, ``doubles`` gives doubles exact or rounded to odd (for
-    other roundings and small formats), ``exact`` is the rational number, for doubles in other roundings."""
+    """``d = f(a, ...)``: ``native`` in the type itself rounds to nearest, ``doubles`` gives doubles exact or rounded to odd, for
+    other roundings and small formats. Doubles in other roundings are refused."""
     reading.count(1 + operands)
     put = reading.into(0, type_)
     gets = [reading.value(k + 1, type_) for k in range(operands)]
     name, _ = parts(type_)
     if type_.name in ("f32", "f64") and style.mode == "rn":
         run = native
-    elif type_.name == "f64":
-        if exact is None:
-            raise reading.refuse()
-        run = directed64(native, exact, style.mode)
     elif type_.name == "f32":
         form = FORMATS["f32"]
 
@@ -134,23 +126,21 @@ def add(reading: Reading) -> Run:
     """add, sub{.rnd}{.ftz}{.sat}.type"""
     style, type_ = Style(reading), reading.type()
     if reading.opcode == "add":
-        return arithmetic(reading, style, type_, 2, np.add, odd_sum, lambda a, b: a + b)
-    return arithmetic(reading, style, type_, 2, np.subtract, lambda a, b: odd_sum(a, -b), lambda a, b: a - b)
+        return arithmetic(reading, style, type_, 2, np.add, odd_sum)
+    return arithmetic(reading, style, type_, 2, np.subtract, lambda a, b: odd_sum(a, -b))
 
 
 def multiply(reading: Reading) -> Run:
     """mul{.rnd}{.ftz}{.sat}.type"""
     style, type_ = Style(reading), reading.type()
-    return arithmetic(reading, style, type_, 2, np.multiply, np.multiply, lambda a, b: a * b)
+    return arithmetic(reading, style, type_, 2, np.multiply, np.multiply)
 
 
 def fused(reading: Reading) -> Run:
     """fma.rnd{.ftz}{.sat, .relu}.type d, a, b, c"""
     style, type_ = Style(reading), reading.type()
     native = fused64 if type_.name == "f64" else fused32
-    return arithmetic(
-        reading, style, type_, 3, native, lambda a, b, c: odd_sum(a * b, c), lambda a, b, c: a * b + c
-    )  # fmt: skip
+    return arithmetic(reading, style, type_, 3, native, lambda a, b, c: odd_sum(a * b, c))
 
 
 instruction("fma")(fused)
@@ -162,9 +152,7 @@ def divide(reading: Reading) -> Run:
     style, type_ = Style(reading), reading.type()
     if rough and type_.name != "f32":
         raise reading.refuse()
-    return arithmetic(
-        reading, style, type_, 2, np.divide, np.divide, lambda a, b: a / b if b else None
-    )  # fmt: skip
+    return arithmetic(reading, style, type_, 2, np.divide, np.divide)
 
 
 def unary(reading: Reading) -> Run:
@@ -267,16 +255,6 @@ def _farthest(opcode: str, exact: Rows) -> Rows:
     return np.where(np.isfinite(exact) & (exact != 0) & np.isfinite(moved), moved, exact)
 
 
-def _root(a: Fraction) -> Fraction | None:
-    """A rational number on the same side of every double as the square root."""
-    if a <= 0:
-        return None
-    scale = 1 << 4200
-    whole = math.isqrt(a.numerator * scale * scale // a.denominator)
-    exact = whole * whole * a.denominator == a.numerator * scale * scale
-    return Fraction(2 * whole + (not exact), 2 * scale)
-
-
 @instruction(*APPROXIMATE)
 def _approximate(reading: Reading) -> Run:
     """ex2.approx{.ftz}.type d, a and the like; rcp and sqrt also with a rounding."""
@@ -286,12 +264,10 @@ def _approximate(reading: Reading) -> Run:
     run = APPROXIMATE[reading.opcode]
     if not rough:
         if reading.opcode == "rcp":
-            return arithmetic(
-                reading, style, type_, 1, lambda a: (1 / a).astype(a.dtype), run, lambda a: 1 / a if a else None
-            )
+            return arithmetic(reading, style, type_, 1, lambda a: (1 / a).astype(a.dtype), run)
         if reading.opcode != "sqrt":
             raise reading.refuse()
-        return arithmetic(reading, style, type_, 1, np.sqrt, np.sqrt, _root)
+        return arithmetic(reading, style, type_, 1, np.sqrt, np.sqrt)
     put, a = reading.into(0, type_), reading.value(1, type_)
     if type_.name == "f64":
         if reading.opcode not in ("rcp", "rsqrt"):
@@ -316,19 +292,6 @@ def _approximate(reading: Reading) -> Run:
         put(batch, ix, found)
 
     return rows
-
-
-@instruction("testp")
-def _testp(reading: Reading) -> Run:
-    kind = reading.one("finite", "infinite", "number", "notanumber", "normal", "subnormal")
-    type_ = reading.type()
-    tiny = np.finfo(type_.numpy).tiny
-    tests: dict[str, Callable[[Rows], Rows]] = {
-        "finite": np.isfinite, "infinite": np.isinf, "notanumber": np.isnan, "number": lambda x: ~np.isnan(x),
-        "normal": lambda x: np.isfinite(x) & (np.abs(x) >= tiny),
-        "subnormal": lambda x: (x != 0) & (np.abs(x) < tiny),
-    }  # fmt: skip
-    return compute(reading, tests[kind], PRED, type_)
 
 
 # ---- comparisons

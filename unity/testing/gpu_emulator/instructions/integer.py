@@ -149,7 +149,7 @@ def _mad(reading: Reading) -> Run:
     return compute(reading, lambda a, b, c: high(a, b) + c, type_, type_, type_, type_)
 
 
-@instruction("mul24", "mad24")
+@instruction("mul24")
 def _mul24(reading: Reading) -> Run:
     mode = reading.one("lo", "hi")
     type_ = reading.type()
@@ -160,9 +160,7 @@ def _mul24(reading: Reading) -> Run:
         rows: np.ndarray = (x * y if mode == "lo" else x * y >> np.int64(16)).astype(type_.numpy)
         return rows
 
-    if reading.opcode == "mul24":
-        return compute(reading, product, type_, type_, type_)
-    return compute(reading, lambda a, b, c: product(a, b) + c, type_, type_, type_, type_)
+    return compute(reading, product, type_, type_, type_)
 
 
 @instruction("div", "rem")
@@ -217,22 +215,17 @@ def _sad(reading: Reading) -> Run:
     return compute(reading, lambda a, b, c: c + np.where(a < b, b - a, a - b), type_, type_, type_, type_)
 
 
-@instruction("dp4a", "dp2a")
+@instruction("dp4a")
 def _dot(reading: Reading) -> Run:
-    """Products of the bytes of a with those of b (or of the 16-bit halves of a with two of the bytes of b), added to c."""
-    if reading.opcode == "dp2a":
-        half = reading.one("lo", "hi")
-    first, second = reading.type(), reading.type()
-    kind_b = "i1" if second.kind == "s" else "u1"
-    result = S32 if "s" in (first.kind, second.kind) else U32
-    kind_a = {"dp4a": ("i1", "u1"), "dp2a": ("i2", "u2")}[reading.opcode][first.kind == "u"]
+    """Products of the bytes of a with those of b, added to c."""
+    types = reading.type(), reading.type()
+    result = S32 if "s" in [type_.kind for type_ in types] else U32
 
     def run(a: Rows, b: Rows, c: Rows) -> Rows:
-        a, b = np.broadcast_arrays(a, b)
-        x = np.ascontiguousarray(a).view(kind_a).reshape(len(a), -1).astype("i8")
-        y = np.ascontiguousarray(b).view(kind_b).reshape(len(b), 4).astype("i8")
-        if reading.opcode == "dp2a":
-            y = y[:, :2] if half == "lo" else y[:, 2:]
+        x, y = [
+            np.ascontiguousarray(v).view("i1" if type_.kind == "s" else "u1").reshape(len(v), 4).astype("i8")
+            for v, type_ in zip(np.broadcast_arrays(a, b), types)
+        ]
         rows: np.ndarray = ((x * y).sum(axis=1) + c.astype("i8")).astype(result.numpy)
         return rows
 

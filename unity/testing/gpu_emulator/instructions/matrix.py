@@ -1,4 +1,4 @@
-"""Matrix instructions of a warp: mma.sync, wmma, ldmatrix, stmatrix, movmatrix.
+"""Matrix instructions of a warp: mma.sync, wmma, ldmatrix, stmatrix.
 
 Which lane holds which element of an ``mma`` follows the PTX ISA 9.0, section "Warp Level Matrix Multiply-Accumulate Instructions":
 group = lane / 4, member = lane % 4. The layout of ``wmma`` fragments is the machine's secret; here it is the row-major order.
@@ -233,23 +233,6 @@ def _matrices(reading: Reading, index: int, kind: str) -> tuple[int, bool, Acces
     space = known[0] if known is not None else "shared" if space == "shared" else "generic"
     access = Access(reading, space, kind, 16, collective=True)
     return count, trans, access, reading.address(index)
-
-
-@control("movmatrix")
-def _movmatrix(reading: Reading) -> Step:
-    """movmatrix.sync.aligned.m8n8.trans.b16 d, a: the transpose of an 8 x 8 matrix in registers."""
-    for word in ("sync", "aligned", "m8n8", "trans"):
-        reading.one(word)
-    if reading.type().name != "b16":
-        raise reading.refuse()
-    put, a = reading.into(0, B32), reading.value(1, B32)
-
-    def run(batch: Batch, ix: Index) -> None:
-        flat = full_warps(batch, ix, reading).ravel()
-        rows = np.ascontiguousarray(each(a, batch, flat)).view("u2").reshape(-1, 8, 8)
-        put(batch, flat, np.ascontiguousarray(rows.transpose(0, 2, 1)).view("u4").ravel())
-
-    return warp_operation(reading, run)
 
 
 def _row_major(rows: int, columns: int, per_lane: int) -> Places:

@@ -66,24 +66,17 @@ def _choose(a: Rows, b: Rows, first: Rows) -> Rows:
     return np.where(first, a, b)
 
 
-@instruction("selp", "slct")
+@instruction("selp")
 def _selp(reading: Reading) -> Run:
-    """selp.type d, a, b, p; slct.type.{s32, f32} d, a, b, c takes a where c is at least zero."""
-    by_sign = reading.opcode == "slct"
-    if by_sign:
-        reading.flag("ftz")
+    """selp.type d, a, b, p"""
     type_ = reading.type()
     bits = Type("", "b", type_.bits, UNSIGNED[type_.bytes])
-    if by_sign:
-        return compute(reading, lambda a, b, c: _choose(a, b, c >= 0), bits, bits, bits, reading.type())
     return compute(reading, _choose, bits, bits, bits, PRED)
 
 
-@instruction("mov", "cvta", "isspacep", "movmatrix")
+@instruction("mov", "cvta", "isspacep")
 def _mov(reading: Reading) -> Run:
     """mov of registers, addresses, special registers; between a word and its parts in braces."""
-    if reading.opcode == "movmatrix":
-        raise reading.refuse()
     if reading.opcode == "cvta":
         return _cvta(reading)
     if reading.opcode == "isspacep":

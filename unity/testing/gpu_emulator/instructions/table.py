@@ -105,7 +105,7 @@ def compile_program(program: Program) -> None:
     program.retiring = frozenset(retiring)
     for pc, (linked, one) in enumerate(program.code):
         reading = Reading(program, linked, one, pc)
-        if one.opcode in CONTROL and not (one.opcode in PLAIN and "sync" not in one.modifiers):
+        if one.opcode in CONTROL:
             program.control[pc] = CONTROL[one.opcode](reading)
             program.plain.append(None)
         elif one.opcode in PLAIN:

@@ -213,45 +213,14 @@ def fused64(a: Rows, b: Rows, c: Rows) -> Rows:
     found = np.where(special, a * b + c, found)
     odd = np.flatnonzero(~usual & ~special)
     for k in odd.tolist():
-        found[k] = exactly(Fraction(float(a[k])) * Fraction(float(b[k])) + Fraction(float(c[k])), "rn")
+        found[k] = _nearest(Fraction(float(a[k])) * Fraction(float(b[k])) + Fraction(float(c[k])))
     rows: np.ndarray = found
     return rows
 
 
-def exactly(value: Fraction, mode: str) -> float:
+def _nearest(value: Fraction) -> float:
     """A rational number rounded to a double."""
-    if not value:
-        return 0.0
-    negative, magnitude = value < 0, abs(value)
-    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    if magnitude < Fraction(2) ** exponent:
-        exponent -= 1
-    unit = Fraction(2) ** max(exponent - 52, -1074)
-    whole, rest = divmod(magnitude, unit)
-    up = {"rz": False, "rp": bool(rest) and not negative, "rm": bool(rest) and negative}.get(mode)
-    if up is None:
-        up = 2 * rest > unit or (2 * rest == unit and whole % 2 == 1)
-    result = (whole + int(up)) * unit
-    if result >= Fraction(2) ** 1024:
-        grows = mode == "rn" or (mode == "rp" and not negative) or (mode == "rm" and negative)
-        found = math.inf if grows else float.fromhex("0x1.fffffffffffffp1023")
-    else:
-        found = float(result)
-    return -found if negative else found
-
-
-def directed64(run: Callable[..., Rows], exact: Callable[..., Fraction | None], mode: str) -> Callable[..., Rows]:
-    """An operation of doubles rounded in a direction: each row on its own, by rational numbers."""
-
-    def rows(*values: Rows) -> Rows:
-        values = np.broadcast_arrays(*values)
-        found = np.array(run(*values))
-        for k in range(len(found)):
-            given = [float(v[k]) for v in values]
-            if all([math.isfinite(v) for v in given]):
-                number = exact(*[Fraction(v) for v in given])
-                if number:
-                    found[k] = exactly(number, mode)
-        return found
-
-    return rows
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
