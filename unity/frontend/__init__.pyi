@@ -14,5 +14,5 @@ from .torch.exported_program import (
     from_exported_program as from_exported_program,
     from_fx as from_fx,
 )
+from .torch.operators.table import supported as supported
 from .torch.runtime.operators import register_torch_operator as register_torch_operator
-from .torch.translate.torch_table import supported as supported

@@ -299,7 +299,8 @@ class _Function:
             need(len(args) == len(wanted), f"{entry.name} has {len(args)} arguments")
             for kind, arg in zip(wanted, args):
                 self.argument(kind, arg, state)
-            _CHECKED.get(entry.name, _Function.nothing)(self, args, state)
+            if entry.name in _CHECKED:
+                _CHECKED[entry.name](self, args, state)
             if result in ("tensor", "same"):
                 self.typed(entry.name, args, dst, state)
                 result = self.fn.registers[dst].kind
@@ -385,9 +386,6 @@ class _Function:
 
     # ---- what checks say
 
-    def nothing(self, args: tuple[bc.Arg, ...], state: _State) -> None:
-        """A call that says nothing."""
-
     def tensor_checked(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """A register holds a tensor of a dtype and rank."""
         dtype, rank = [bc.of_kind(arg, bc.Imm).value for arg in args[2:]]
@@ -428,10 +426,6 @@ class _Function:
         need(_register(args[0]) in state.seen, "a number that was not checked")
         self.stored(args[1], state)
 
-    def slot_set(self, args: tuple[bc.Arg, ...], state: _State) -> None:
-        """A formula, in a slot."""
-        self.stored(args[0], state)
-
     def compared(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """Two sizes agree."""
         state.equal.add((bc.of_kind(args[1], bc.Size).dim, bc.of_kind(args[2], bc.Size).dim))
@@ -453,7 +447,8 @@ def _register(arg: bc.Arg) -> int:
 
 _CHECKED: dict[str, Callable[[_Function, tuple[bc.Arg, ...], _State], None]] = {
     "check_tensor": _Function.tensor_checked, "check_shape": _Function.other_checked, "check_scalar": _Function.other_checked,
-    "match_shape": _Function.matched, "bind_scalar": _Function.scalar_stored, "set_slot": _Function.slot_set,
+    "match_shape": _Function.matched, "bind_scalar": _Function.scalar_stored,
+    "set_slot": lambda fn, args, state: fn.stored(args[0], state),
     "check_equal": _Function.compared, "check_writable": _Function.found_writable, "kill": _Function.killed,
 }  # fmt: skip
 

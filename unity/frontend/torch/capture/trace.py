@@ -18,7 +18,7 @@ from ....support.forking import fork_lock
 from ....support.gc_pause import young_collection
 from ....support.optional import require
 from ....support.source import Source, Span
-from ..operators.rows import enter_rows
+from ..operators.table import enter_rows
 from ..runtime.arguments import overlap, span
 from ..runtime.structures import known_results, register_classes
 from ..translate.in_place import is_mutable, refuse_other_kinds

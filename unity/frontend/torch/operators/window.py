@@ -102,24 +102,16 @@ def _transposed(c: Context, a: Args) -> Expr:
 # ---- pooling over windows of a given size
 
 
-class _Window:
-    """Kernel, stride, padding and dilation of a pooling."""
-
-    def __init__(self, c: Context, a: Args, rank: int) -> None:
-        self.kernel = pair(a.kernel_size, rank)
-        self.stride = pair(a.stride, rank) if a.stride not in (None, [], ()) else self.kernel
-        self.border = pair(a.padding, rank)
-        self.dilation = pair(getattr(a, "dilation", 1), rank)
-        self.ceil_mode = bool(a.ceil_mode)
-
-    def attrs(self) -> dict[str, Any]:
-        return {
-            "pool_size": self.kernel,
-            "strides": self.stride,
-            "padding": self.border * 2,
-            "dilation": self.dilation,
-            "ceil_mode": self.ceil_mode,
-        }
+def _window(a: Args, rank: int) -> dict[str, Any]:
+    """The attributes of a pooling."""
+    kernel = pair(a.kernel_size, rank)
+    return {
+        "pool_size": kernel,
+        "strides": pair(a.stride, rank) if a.stride not in (None, [], ()) else kernel,
+        "padding": pair(a.padding, rank) * 2,
+        "dilation": pair(getattr(a, "dilation", 1), rank),
+        "ceil_mode": bool(a.ceil_mode),
+    }
 
 
 def _pooled(c: Context, result: Expr, x: Expr, rank: int) -> Expr:
@@ -131,7 +123,7 @@ def _pooled(c: Context, result: Expr, x: Expr, rank: int) -> Expr:
 
 def _max_pool(c: Context, a: Args) -> Expr:
     rank = spatial_rank(c)
-    result = _MAX[rank](_batched(c, a.self, rank), **_Window(c, a, rank).attrs())
+    result = _MAX[rank](_batched(c, a.self, rank), **_window(a, rank))
     return _pooled(c, result, a.self, rank)
 
 
@@ -148,24 +140,25 @@ def _max_pool_indices(c: Context, a: Args) -> list[Any]:
     rank = spatial_rank(c)
     if not c.uses(1):
         return [_max_pool(c, a), None]
-    return _both(c, _MAX_INDICES[rank], a.self, rank, _Window(c, a, rank).attrs())
+    return _both(c, _MAX_INDICES[rank], a.self, rank, _window(a, rank))
 
 
 @aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
 def _average(c: Context, a: Args) -> Expr:
     """The mean of each window; a mean of integers is cut, as their division is."""
     rank = spatial_rank(c)
-    window, integer = _Window(c, a, rank), not is_float(a.self)
+    window, integer = _window(a, rank), not is_float(a.self)
     x = _batched(c, c.cast(a.self, "float64") if integer else a.self, rank)
     divisor = getattr(a, "divisor_override", None)
     if divisor is None:
-        result = _MEAN[rank](x, **window.attrs(), count_include_pad=bool(a.count_include_pad))
+        result = _MEAN[rank](x, **window, count_include_pad=bool(a.count_include_pad))
     else:  # the border as zeros, so that each mean is over the whole window; then another divisor
-        after = [w + (s - 1 if window.ceil_mode else 0) for w, s in zip(window.border, window.stride)]
-        pads = (0, 0, 0, 0, *[w for both in zip(window.border, after) for w in both])
+        kernel, steps, border = window["pool_size"], window["strides"], window["padding"][:rank]
+        after = [w + (s - 1 if window["ceil_mode"] else 0) for w, s in zip(border, steps)]
+        pads = (0, 0, 0, 0, *[w for both in zip(border, after) for w in both])
         padded = op.nn_pad(x, pad_width=pads, pad_value=0.0)
-        mean = _MEAN[rank](padded, pool_size=window.kernel, strides=window.stride)
-        result = mean * (math.prod(window.kernel) / divisor)
+        mean = _MEAN[rank](padded, pool_size=kernel, strides=steps)
+        result = mean * (math.prod(kernel) / divisor)
     return c.cast(_pooled(c, op.trunc(result) if integer else result, a.self, rank), c.dtype)
 
 

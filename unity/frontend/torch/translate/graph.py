@@ -27,12 +27,12 @@ from ..context.context import Args, Context, Result, dtype_name, is_node, leaves
 from ..context.fallback import Deferred, call_torch, complex_of, memory_order
 from ..context.report import Gap, ImportReport, MemoryGap
 from ..operators.complex import COMPLEX, Pair, evaluate, resolved
+from ..operators.table import ATEN
 from ..runtime.arguments import PLACES, refuse_tensor
 from .control import ASSERTIONS, READS, Parts, conditional, float_number, read_number, rounded_size
 from .decompose import traced
 from .flex import flex_attention
 from .loops import LOOPS
-from .torch_table import ATEN
 
 _CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
                     "aten.sym_constrain_range.default", "aten._linalg_check_errors.default")  # fmt: skip

@@ -1,4 +1,7 @@
-"""Table entries of the operators whose rows name torch's: the arguments are the row's, in its order."""
+"""The whole table of torch operators, one entry per overload name: importing this module fills ``ATEN``.
+
+Here: the entries of operators whose rows name torch's. Their arguments are the row's, in its order.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,24 @@ from typing import Any
 from ....ir.op import OpInfo, Param
 from ....ir.types import Expr
 from ....op.common.table import OPERATORS, Operator
-from ..context.context import Args, Context, Translate, aten, is_float
+from ..context.context import ATEN, Args, Context, Translate, aten, is_float
+from . import (  # noqa: F401 - they fill the table
+    bags,
+    index,
+    loss,
+    math,
+    memory,
+    nn,
+    norm,
+    pad,
+    reduce,
+    resize,
+    rnn,
+    scatter,
+    shape,
+    view,
+    window,
+)  # fmt: skip
 
 
 def _operand_dtype(info: OpInfo, c: Context, operands: list[Any]) -> str:
@@ -47,3 +67,11 @@ def enter_rows() -> None:
 
 
 enter_rows()
+
+
+def supported() -> list[str]:
+    """Names of all torch operators with a translation, sorted."""
+    return sorted(ATEN)
+
+
+__all__ = ["ATEN", "enter_rows", "supported"]
