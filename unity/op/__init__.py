@@ -8,7 +8,7 @@ from ..ir.expr import TupleGetItem
 from ..ir.op import usage
 from ..ir.types import GRAPH
 from ..support.arguments import make_public
-from . import core, elementwise, grad, linalg, manipulate, memory, nn, reduction
+from . import core, elementwise, linalg, manipulate, memory, nn, reduction
 from .common.gradients import elementwise_grad, unary_grad
 from .common.table import OPERATORS, Operator, R, attribute, bind_arguments, constant, optional, row, to_expr
 from .elementwise.unary import unary

@@ -1,4 +1,4 @@
-"""Calls across the border (tensor programs, registered functions, closures) and operators on shapes, devices and tuples.
+"""Calls across the border (tensor programs, registered functions, closures), operators on shapes, devices and tuples, and marks.
 
 Result types of calls are given by the program in ``ty_args``; the rules here check their form. Memory and VM operators: memory.py.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import te
 from ..ffi.dlpack import dlpack_type
 from ..ffi.dtype import from_numpy
 from ..ffi.targets.kinds import virtual_device
@@ -30,7 +31,7 @@ from ..ir.types import (
     Type,
     prim_type,
 )  # fmt: skip
-from .common.gradients import identity_grad
+from .common.gradients import Rule, identity_grad, not_differentiable
 from .common.table import Operator, R, attribute, optional, row
 from .common.type_rules import argument, attr, fail, ints_attr, python_value, shape_arg, tensor_arg
 
@@ -390,3 +391,25 @@ _inspect(
 )
 _inspect("tensor_byte_offset", "uint64", "Returns the offset of the first element in bytes.", lambda t: 0)
 _inspect("tensor_elem_offset", "uint64", "Returns the offset of the first element in elements.", lambda t: 0)
+
+
+def _mark(name: str, doc: str, grad: Rule = identity_grad) -> Operator:
+    """A mark for the gradient pass: the identity."""
+    return row(
+        f"grad.{name}",
+        ("input",),
+        lambda call: tensor_arg(call, 0, "input"),
+        doc,
+        family="grad",
+        lower=lambda call, x: te.compute(x.shape, lambda *i: x[i], name),
+        ref=lambda x: x.copy(),
+        grad=grad,
+        samples="f32[2,3]",
+    )
+
+
+no_grad = _mark("no_grad", "Returns input and lets no gradient flow through it.", not_differentiable)
+start_checkpoint = _mark(
+    "start_checkpoint", "Returns input and begins a segment that the backward pass computes again."
+)
+end_checkpoint = _mark("end_checkpoint", "Returns input and ends a segment that the backward pass computes again.")

@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
+from ..ir.expr import Call, op
 from ..ir.module import IRModule
+from ..ir.types import Expr
+from ..op.building.block_builder import BlockBuilder
 from ..support.arguments import checked, make_public, public
 from ..support.errors import PassError, suggest
 from ..support.lazy import absent_names, lazy_names
@@ -18,7 +21,10 @@ from ..transform.all_passes import PASSES
 from ..transform.infra.context import OTHER_NAMES
 from ..transform.infra.passes import Pass, dataflowblock_pass, function_pass, module_pass
 from ..transform.relax.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
-from .legalize import Rules, customize_ops
+from .mutator import PyExprMutator
+
+Rules = Mapping[str, Callable[[BlockBuilder, Call], Expr]]
+"""``customize_legalize_map`` of TVM's ``LegalizeOps``: functions ``(bb, call) -> expression`` by operator."""
 
 TVM_NAMES: dict[str, str] = {
     "AdjustMatmulOrder": "adjust_matmul_order",
@@ -171,6 +177,31 @@ def get_pipeline(name: str = "default", **options: Any) -> Any:
         f"no pipeline {name!r}",
         help=f"pipelines are: {', '.join(['default', 'default_build', 'zero', *_PIPELINES])}",
     )
+
+
+class _Customized(PyExprMutator):
+    """Calls of some operators replaced by what functions of a user make of them."""
+
+    def __init__(self, mod: IRModule, rules: Rules) -> None:
+        super().__init__(mod)
+        self.rules = {op(name).name: rule for name, rule in rules.items()}
+
+    def visit_call_(self, call: Call) -> Expr:
+        made = self.visit_expr_post_order(call)
+        rule = self.rules.get(made.op_name) if isinstance(made, Call) else None
+        return rule(self.builder_, made) if rule is not None and isinstance(made, Call) else made
+
+    def module(self, mod: IRModule) -> IRModule:
+        """The module with its graph functions rewritten."""
+        for name, fn in mod.graph_functions().items():
+            self.builder_.update_func(name, self.visit_expr(fn))
+        return self.builder_.get()
+
+
+@module_pass()
+def customize_ops(mod: IRModule, *, rules: Rules | None = None) -> IRModule:
+    """Replace calls of some operators by what functions of a user, ``rules``, make of them: ``(bb, call) -> expression``."""
+    return _Customized(mod, rules or {}).module(mod)
 
 
 def LegalizeOps(
