@@ -9,6 +9,7 @@ from gpu_programs import MATMUL, WMMA, changed, operands
 from unity.ir.interpret.threads import Finding
 from unity.script import parse
 from unity.support.errors import InterpreterError
+from unity.target import gpu_check
 from unity.target.gpu_check import check_gpu
 
 LOAD_SYNC = '                        T.tvm_storage_sync("shared")  # before the tiles are read\n'
@@ -128,7 +129,10 @@ def test_hostile_kernels(old: str, new: str, code: str) -> None:
     assert caught.value.code == code, str(caught.value)
 
 
-def test_endless_loops_end_with_max_steps() -> None:
+def test_endless_loops_end_with_max_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = MATMUL.replace("for ko in range((k + 15) // 16):", "while n > 0:").replace("ko", "0")
     with pytest.raises(InterpreterError, match="E320"):
         check_gpu(parse(endless), *operands(16, 16, 16), max_steps=20)
+    monkeypatch.setattr(gpu_check, "MAX_STEPS", 20)
+    with pytest.raises(InterpreterError, match="E320"):
+        check_gpu(parse(endless), *operands(16, 16, 16))

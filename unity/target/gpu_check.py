@@ -18,6 +18,8 @@ from ..ir.verifier.verifier import verify
 from ..support.errors import InterpreterError
 from ..transform.infra.passes import Pipeline
 
+MAX_STEPS = 1 << 17
+"""Iterations of loops, those of all threads side by side counting once, after which a program counts as endless."""
 SHOWN = 10
 """Findings and access sites printed in a report."""
 
@@ -112,7 +114,8 @@ def check_gpu(
     ``args`` are those of the function ``name`` ("main", or the only function that is not a kernel): numpy arrays, tensors,
     numbers. A tensor program writes into its arrays, as on the device. ``pipeline`` is run on the module first: ``GPU_PIPELINE``
     for a scheduled program that has no barriers yet. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the
-    iterations of loops. ``traffic``: count what memory does; a run without takes less time.
+    iterations of loops, ``MAX_STEPS`` where it is not given: an endless program ends (E320). ``traffic``: count what memory does; a
+    run without takes less time.
 
     Raises: InterpreterError for arguments that do not fit and for programs that cannot be run at all (E367 to E369 and E372
     among them), VerifyError for a program that breaks the rules of the IR. Faults of the program itself are not raised, see
@@ -133,7 +136,7 @@ def check_gpu(
             "E367", f"{name} binds no thread axis: there is no kernel to check",
             help='bind loops with T.thread_binding(..., thread="threadIdx.x"), or run it with unity.ir.interpret',
         )  # fmt: skip
-    interpreter = ThreadedInterpreter(module, max_steps, max_lanes, traffic)
+    interpreter = ThreadedInterpreter(module, MAX_STEPS if max_steps is None else max_steps, max_lanes, traffic)
     value = interpreter.run(name, *args)
     log = interpreter.log
     arrays = tuple([a for a in args if isinstance(a, np.ndarray)])
