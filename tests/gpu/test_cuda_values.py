@@ -18,9 +18,9 @@ from unity.script import parse
 pytestmark = pytest.mark.gpu
 
 
-def on_device(func: PrimFunc, arrays: list[np.ndarray], arch: str = "sm_80", races: bool = True) -> list[np.ndarray]:
+def on_device(func: PrimFunc, arrays: list[np.ndarray], arch: str = "sm_80") -> list[np.ndarray]:
     """The arrays after a kernel of one warp, in which nothing is found wrong."""
-    with device_or_emulated(arch, races=races):
+    with device_or_emulated(arch):
         memory = Arrays()
         places = [memory.put(array) for array in arrays]
         memory.run(ptx(func, arch), "unity_kernel", (1,), (32,), *places)
@@ -93,10 +93,8 @@ def test_matrix_and_copy_instructions_give_what_the_interpreter_gives() -> None:
 
 @pytest.mark.parametrize("dtype", [*FLOATS[:4], *INTEGERS[:-1]])
 def test_atomic_sums(dtype: str) -> None:
-    """Types that the device has no instruction for are exchanged in a loop, whose first look is a plain one."""
+    """Types that the device has no instruction for are exchanged in a loop."""
     arrays = [np.zeros(COUNT, DataType(dtype).numpy), np.arange(COUNT).astype(DataType(dtype).numpy)]
-    made = on_device(
-        device_function("T.atomic_add(T.address_of(X[tx % 3]), Y[tx])", X=dtype, Y=dtype), arrays, races=False
-    )
+    made = on_device(device_function("T.atomic_add(T.address_of(X[tx % 3]), Y[tx])", X=dtype, Y=dtype), arrays)
     sums = np.array([sum(range(k, 32, 3)) for k in range(3)])
     assert (made[0][:3] == sums.astype(DataType(dtype).numpy)).all()

@@ -95,10 +95,68 @@ def atomic_add(w: FunctionWriter, call: Call) -> str:
     if dtype.lanes != 1 or not (dtype.is_integral or dtype.is_float) or (dtype.bits < 16 and dtype.is_float):
         raise CodegenError("E526", f"T.atomic_add of {dtype.name}", call.span)
     own, kind, text = llvm_type(dtype), value_type(dtype), w.value(call.args[1])
+    if dtype.bits < 32 and dtype.name != "float16" and not (dtype.is_float and "sm_90" in w.module.features):
+        symbol, bits = f"@unity.atomic_add.{dtype.name}", f"i{dtype.bits}"
+        w.module.declare(symbol, _addition(symbol, dtype))
+        given = text if kind == bits else w.emit(f"bitcast {kind} {text} to {bits}")
+        old = w.call(bits, symbol, f"ptr {pointer(w, call.args[0])}, {bits} {given}")
+        return old if kind == bits else w.emit(f"bitcast {bits} {old} to {kind}")
     given = text if own == kind else w.emit(f"bitcast {kind} {text} to {own}")
     operation = "fadd" if dtype.is_float else "add"
     old = w.emit(f"atomicrmw {operation} ptr {pointer(w, call.args[0])}, {own} {given} monotonic")
     return old if own == kind else w.emit(f"bitcast {own} {old} to {kind}")
+
+
+_FLOAT_SUM = """  %own.high = shl i32 %own, 16
+  %own.float = bitcast i32 %own.high to float
+  %x.high = shl i32 %addend, 16
+  %x.float = bitcast i32 %x.high to float
+  %float = fadd float %own.float, %x.float
+  %bits = bitcast float %float to i32
+  %last = lshr i32 %bits, 16
+  %odd = and i32 %last, 1
+  %half = add i32 %odd, 32767
+  %rounded = add i32 %bits, %half
+  %top = lshr i32 %rounded, 16
+  %nan = fcmp uno float %float, %float
+  %sum = select i1 %nan, i32 32704, i32 %top"""
+"""The sum of two numbers of bfloat16, in the lower bits of i32."""
+
+
+def _addition(symbol: str, dtype: DataType) -> str:
+    """A function that adds to a number of 8 or 16 bits by exchanging the word in which it lies, until nobody else did meanwhile. Its
+    first guess is a word of zeros: a look at memory would be no atomic one."""
+    bits = f"i{dtype.bits}"
+    return f"""define internal {bits} {symbol}(ptr %at, {bits} %x) noinline nounwind {{
+entry:
+  %address = ptrtoint ptr %at to i64
+  %inside = and i64 %address, 3
+  %back = sub i64 0, %inside
+  %word = getelementptr i8, ptr %at, i64 %back
+  %wide = shl i64 %inside, 3
+  %shift = trunc i64 %wide to i32
+  %mask = shl i32 {(1 << dtype.bits) - 1}, %shift
+  %others = xor i32 %mask, -1
+  %addend = zext {bits} %x to i32
+  br label %again
+again:
+  %old = phi i32 [ 0, %entry ], [ %found, %again ]
+  %shifted = lshr i32 %old, %shift
+  %own = and i32 %shifted, {(1 << dtype.bits) - 1}
+{_FLOAT_SUM if dtype.is_float else "  %sum = add i32 %own, %addend"}
+  %moved = shl i32 %sum, %shift
+  %set = and i32 %moved, %mask
+  %kept = and i32 %old, %others
+  %new = or i32 %set, %kept
+  %pair = cmpxchg ptr %word, i32 %old, i32 %new monotonic monotonic
+  %found = extractvalue {{ i32, i1 }} %pair, 0
+  %same = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %same, label %done, label %again
+done:
+  %result = trunc i32 %own to {bits}
+  ret {bits} %result
+}}
+"""
 
 
 RULES: Intrinsics = {
