@@ -25,7 +25,7 @@ class Values(torch.nn.Module):
 
     def forward(self, x: Any, y: Any) -> Any:
         made = self.function(self, torch.complex(x, y), torch.complex(y, 2 * x), x)
-        return [torch.view_as_real(m) if m.is_complex() else m for m in made]
+        return [torch.view_as_real(m.resolve_conj()) if m.is_complex() else m for m in made]
 
 
 def arithmetic(m: Any, z: Any, w: Any, x: Any) -> Any:
@@ -33,6 +33,7 @@ def arithmetic(m: Any, z: Any, w: Any, x: Any) -> Any:
     return [
         z + x, z + 2j, torch.add(z, w, alpha=2), torch.sub(x, z, alpha=1 + 1j), z * 1j, x * w, z / w, 2j * z, x / z, z / 3,
         z.conj() * w, torch.where(x > 0, z, 1), z.angle(), z.abs(), (z * large).abs(), endless.abs(), torch.polar(x.abs(), x) * z,
+        z * w.to(torch.cdouble), z / x.double(), x.double() * z, w.to(torch.cdouble) - z, torch.cat([z, w.to(torch.cdouble)]),
     ]  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def moves(m: Any, z: Any, w: Any, x: Any) -> Any:
     filled[:, 0] = 1
     filled[..., 1] += w[..., 0]
     return [
-        z.mT, *z.chunk(2, -1), *torch.tensor_split(z, 3, -1),
+        z.mT, z.mH, z[0].H, w.adjoint() + 1, *z.chunk(2, -1), *torch.tensor_split(z, 3, -1),
         z.unfold(-1, 2, 1), z.tile(2, 1), z.repeat_interleave(2, -1), z[:, None].squeeze(), torch.hstack([z, w]), z.diff(dim=-1),
         z.scatter(-1, torch.zeros(2, 3, 2, dtype=torch.int64), w[..., :2]),
         z.rot90(1, (1, 2)), *z.unbind(0), x.expand_as(z), filled,

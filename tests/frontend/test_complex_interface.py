@@ -77,6 +77,8 @@ MATRICES: dict[str, Any] = {
     "both complex": torch.linalg.qr,
     "used inside": lambda z: torch.linalg.svd(z)[0].abs() + torch.linalg.eig(z)[0].imag,
     "of a real matrix": lambda z: torch.linalg.eig(z.real),
+    "conjugated": lambda z: torch.linalg.inv(z).conj(),
+    "transposed": lambda z: torch.linalg.inv(z).mH,
 }
 """Functions of a complex matrix that run in torch, by what they give."""
 

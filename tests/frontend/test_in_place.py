@@ -117,6 +117,20 @@ def only_read_through_it(x):
     return wide + 0, first * 1, second * 1
 
 
+def windows(x):
+    y = x + 1
+    y.view(3, 5).expand(3, 5).mul_(2)
+    seen = y.unfold(1, 2, 3)
+    y.add_(1)
+    return seen + 0
+
+
+def through_windows(x):
+    y = x + 1
+    y.unfold(1, 1, 1).mul_(2)
+    return y
+
+
 def through_parts(x):
     y = x + 1
     y.split([2, 3], 1)[1].mul_(2)
@@ -131,8 +145,8 @@ def through_dropout(x):
 
 
 HERE = [read_before, one_tensor_of_many_names, read_between, filled, maybe_the_same, view_before, through_a_view, rows_in_turn,
-        views_of_views, of_another_dtype, of_one_tensor_to_itself, only_read_through_it, through_dropout]  # fmt: skip
-BY_TORCH = [to_an_input, through_parts]
+        views_of_views, of_another_dtype, of_one_tensor_to_itself, only_read_through_it, through_dropout, windows]  # fmt: skip
+BY_TORCH = [to_an_input, through_parts, through_windows]
 
 
 @pytest.mark.parametrize("body", [*HERE, *BY_TORCH], ids=lambda body: body.__name__)
@@ -263,3 +277,19 @@ def test_changes_that_are_lost_are_told(how, text, recwarn):
     assert torch.equal(made(x, x, 3 * x, last=torch.tensor(0.5), given={"a": x, "b": [x]}), 4.5 * x)
     if text is None:
         assert model.kept.eq(2).all() and model.count.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("write", "text"),
+    [
+        (lambda x: x.unfold(1, 2, 3).add_(1), "E012.*leave out elements"),  # torch takes zeros for them
+        (lambda x: x.unfold(1, 2, 2).split(1, 0)[1].transpose(0, 1).mul_(2), "E012.*leave out elements"),
+        (lambda x: x.unfold(1, 3, 1).add_(1), "E016.*internal overlap.*write to a clone"),
+        (lambda x: x.as_strided((3,), (1,)).as_strided((2,), (1,), 1).squeeze(0).mul_(2), "E016.*write through slices"),
+    ],
+)
+def test_writes_that_torch_cannot_follow_are_refused_where_they_stand(write, text, capfd):
+    with pytest.raises(unity.UnityError, match=f"(?s){text}") as told:
+        unity.compile(Model(write), example_inputs=(torch.randn(3, 5),))
+    assert told.value.span is not None and "self.body(x)" in str(told.value)
+    assert capfd.readouterr().err == ""

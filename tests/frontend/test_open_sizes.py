@@ -173,3 +173,19 @@ def test_a_resized_axis_that_keeps_its_size(mode) -> None:
     x = torch.randn(1, 2, 3, 5)
     agrees(model, open_sizes, x)
     agrees(model, unity.compile(model, example_inputs=(x,)), x)
+
+
+def test_tensors_of_numbers_computed_from_sizes() -> None:
+    """As torchaudio's Resample cuts its result, and detectors write down the sizes of their feature maps."""
+
+    def numbers(_, x):
+        rows, columns = x.shape
+        made = [torch.as_tensor(columns / 3), torch.as_tensor(columns, dtype=torch.float32), torch.tensor([rows, columns, 1]),
+                torch.tensor([rows / 2, columns / 3]), torch.as_tensor([[columns, 2], [rows, columns]]), x.new_tensor(columns / 3),
+                x.new_tensor([columns, 2.5]), torch.asarray(columns)]  # fmt: skip
+        return x[:, : torch.ceil(torch.as_tensor(8 * columns / 16)).long()], *[m * 2 for m in made]
+
+    model, n = Function(numbers), torch.export.Dim("n", max=500)
+    f = unity.compile(model, example_inputs=(torch.randn(2, 16),), dynamic_shapes=({1: n},), strict=True)
+    for columns in (16, 7, 1, 500):
+        agrees(model, f, torch.randn(2, columns))

@@ -43,6 +43,31 @@ def test_views_of_memory(name: str) -> None:
         same(torch.compile(model, backend=unity_backend)(x), model(x))
 
 
+COMPLEX = {
+    "turned": lambda z: z.t().as_strided((2, 2), (1, 2), 1),
+    "a_slice": lambda z: (z * 2)[1:].as_strided((2, 2), (1, 3)) + 1j,
+    "parts": lambda z: torch.view_as_real(z.t()).as_strided((2, 2), (1, 2), 1),
+    "in_torch": lambda z: torch.fft.fft(z.t().as_strided((2, 2), (1, 2), 1)),
+    "written": lambda z: torch.as_strided_scatter((z * 2).t(), z[0, :2], (2,), (7,), 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore::unity.frontend.FallbackWarning")
+@pytest.mark.parametrize("name", COMPLEX)
+def test_views_of_memory_of_complex_numbers(name: str) -> None:
+    z, model = torch.randn(3, 4, dtype=torch.complex64), Viewed(COMPLEX[name])
+    torch.testing.assert_close(unity.compile(model, example_inputs=(z,))(z), model(z))
+
+
+def test_memory_of_real_numbers_seen_as_complex_ones_is_refused() -> None:
+    x, model = (
+        torch.randn(3, 4, 2),
+        Viewed(lambda x: torch.view_as_complex((x * 2)[:, :3]).as_strided((2, 2), (1, 2), 1)),
+    )
+    with pytest.raises(unity.UnityError, match=r"E012.*memory"):
+        unity.compile(model, example_inputs=(x,))
+
+
 def test_memory_only_torch_has_is_refused() -> None:
     """The elements between the rows belong to another tensor."""
     x, model = torch.randn(6, 8)[:, :4], Viewed(lambda x: x.as_strided((2, 2), (9, 6), 2))

@@ -119,7 +119,7 @@ class _Import:
         with self.builder.function("main", params, attrs):  # sizes rounded from floats are computed in it
             self._squeezed()
             self.symbols.contracts += guard_conditions(self.program, self._guarded)
-            self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes, self.graph.bind)
+            self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes)
             if not self.options.keep_params_as_input:
                 self.symbols.contracts += constant_conditions(
                     self.context, self.program.graph.nodes, self._constant_tensor

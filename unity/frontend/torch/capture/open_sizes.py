@@ -69,6 +69,32 @@ def _linspace(
     return compute
 
 
+def _tensor(torch: Any, data: Any, dtype: Any = None, device: Any = None, **options: Any) -> Callable[[], Any] | None:
+    """Numbers, nested in lists; torch asks for their values, but for those of ``torch.tensor``."""
+    numbers = torch.utils._pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else [data]
+    kinds = (torch.SymInt, torch.SymFloat)
+    if options or not any([isinstance(n, kinds) for n in numbers]):
+        return None
+    if not all([isinstance(n, (*kinds, int, float)) for n in numbers]):
+        return None
+    whole = all([isinstance(n, (torch.SymInt, int)) for n in numbers])
+    kind = dtype or (torch.int64 if whole else torch.get_default_dtype())
+
+    def made(value: Any) -> Any:
+        nested = isinstance(value, (list, tuple))
+        return (
+            torch.stack([made(v) for v in value]) if nested else torch.scalar_tensor(value, dtype=kind, device=device)
+        )
+
+    return lambda: made(data)
+
+
+def _new_tensor(
+    torch: Any, own: Any, data: Any, dtype: Any = None, device: Any = None, **options: Any
+) -> Callable[[], Any] | None:
+    return _tensor(torch, data, dtype or own.dtype, device or own.device, **options)
+
+
 def _take_along_dim(torch: Any, input: Any, indices: Any, dim: int | None = None) -> Callable[[], Any] | None:
     """``gather`` of both at their common sizes along the other axes."""
     if dim is None or not _is_symbolic(torch, *input.shape, *indices.shape):
@@ -173,6 +199,7 @@ def _istft(
 _FORMS: dict[str, Callable[..., Callable[[], Any] | None]] = {
     "linspace": _linspace, "max_pool1d": _max_pool1d, "take_along_dim": _take_along_dim, "cdist": _cdist, "mean": _mean,
     "fft_fftfreq": _fftfreq, "fft_rfftfreq": _rfftfreq, "affine_grid": _affine_grid, "istft": _istft,
+    "as_tensor": _tensor, "asarray": _tensor, "new_tensor": _new_tensor,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from ....support.options import bool_option
 
 
 class _Collect(logging.Filter):
-    """A filter that keeps records of warnings and lets others pass."""
+    """A filter that keeps records of warnings and errors and lets others pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,9 +25,9 @@ class _Collect(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """False for what is kept."""
-        if record.levelno == logging.WARNING:
+        if record.levelno >= logging.WARNING:
             self.records.append(record)
-        return record.levelno != logging.WARNING
+        return record.levelno < logging.WARNING
 
 
 @contextlib.contextmanager

@@ -18,10 +18,11 @@ from ....support.forking import fork_lock
 from ....support.gc_pause import young_collection
 from ....support.optional import require
 from ....support.source import Source, Span
+from ..context.report import module_path, traced_line
 from ..operators.table import enter_rows
 from ..runtime.arguments import overlap, span
 from ..runtime.structures import known_results, register_classes
-from ..translate.in_place import is_mutable, refuse_other_kinds
+from ..translate.in_place import is_mutable, refuse_other_kinds, refuse_uncovered
 from .discard_parameters import memory_key
 from .dynamic import expand_dynamic_shapes, without_dim_names
 from .grad_modes import copied, with_graph, without_grad_modes
@@ -294,14 +295,28 @@ def _refuse_views(exported_program: Any) -> None:
 
 
 def _decomposed(exported_program: Any) -> Any:
-    """The program traced again: without functions of functions (as of ``vmap``) and writes. Raises FrontendError E016."""
+    """The program traced again: without functions of functions (as of ``vmap``) and writes. Raises FrontendError E012, E016."""
+    refuse_uncovered(exported_program)
     try:
-        with _TRACING, inferable(require("torch")):
+        with _TRACING, quiet(), inferable(require("torch")):
             return exported_program.run_decompositions({})
     except Exception as error:  # torch raises errors of many unrelated classes
         _refuse_views(exported_program)
-        first = (str(error).strip().splitlines() or [""])[0]
+        words = str(error).strip()
+        first = (words.splitlines() or [""])[0]
+        named = re.search(r"While executing %(\w+)", words)
+        parts = [m for m in exported_program.graph_module.modules() if hasattr(m, "graph")]
+        node = next((n for m in parts for n in m.graph.nodes if named and n.name == named[1]), None)
+        span = traced_line(words, module_path(node)) if node is not None else None
+        hint = next(hint for words, hint in _HINTS_OF_WRITES if words in first)
         raise FrontendError(
-            "E016", f"torch cannot decompose the exported program: {type(error).__name__}: {first}",
-            help="torch.func.grad and its kin do not survive torch.export; torch.autograd.grad in forward does",
-        ) from error  # fmt: skip
+            "E016", f"torch cannot decompose the exported program: {type(error).__name__}: {first}", span, help=hint
+        ) from error
+
+
+_HINTS_OF_WRITES = (
+    ("internal overlap", "several elements of this view are one number in memory: write to a clone of it"),
+    ("as_strided() is non-compositional", "write through slices, or to the tensor itself: torch follows no views of as_strided()"),
+    ("", "torch.func.grad and its kin do not survive torch.export; torch.autograd.grad in forward does"),
+)  # fmt: skip
+"""Advice where a program cannot be traced again, by words of torch's message."""

@@ -215,6 +215,13 @@ def _permuted(base: Any, part: Any, shape: list[Any], args: list[Any]) -> tuple[
     return "permute.default", [part, [order.index(axis) for axis in range(len(order))]]
 
 
+def _expanded(base: Any, part: Any, shape: list[Any], args: list[Any]) -> tuple[str, list[Any]]:
+    """Of a tensor expanded to its own size: torch writes to no other."""
+    if list(part.meta["val"].shape) != shape:
+        raise _NoRule
+    return _reshaped(base, part, shape, args)
+
+
 _INVERSES: dict[str, Rule] = {
     "aten.slice.Tensor": _scatter("slice_scatter.default"),
     "aten.select.int": _scatter("select_scatter.default"),
@@ -222,6 +229,8 @@ _INVERSES: dict[str, Rule] = {
     "aten.transpose.int": _swapped,
     "aten.t.default": _swapped,
     "aten.permute.default": _permuted,
+    "aten.expand.default": _expanded,
+    "aten.expand_as.default": _expanded,
 }
 """By views: the operator and its operands that put the elements of a view back."""
 _INVERSES |= dict.fromkeys(

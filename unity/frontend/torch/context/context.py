@@ -68,6 +68,18 @@ def dtype_name(torch_dtype: Any) -> str:
     return DataType(name).name
 
 
+def bind(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Args:
+    """Arguments by the names of the operator's schema, defaults filled in."""
+    bound = {}
+    given = iter(args)
+    for argument in target._schema.arguments:
+        if argument.kwarg_only or argument.name in kwargs:
+            bound[argument.name] = kwargs.get(argument.name, argument.default_value)
+        else:
+            bound[argument.name] = next(given, argument.default_value)
+    return Args(**bound)
+
+
 class Context:
     """One import: symbols and builder; ``value`` is the metadata of the node being translated."""
 

@@ -85,6 +85,8 @@ class Deferred:
     kwargs: dict[str, Any]
     value: Any = None
     """The metadata that torch inferred for it."""
+    node: Any = None
+    """The node of torch's graph whose result it is."""
 
 
 def complex_of(real: Expr, value: Any) -> Deferred:

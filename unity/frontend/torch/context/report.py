@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from ....ffi.tensor import Tensor
+from ....support.optional import require
+from ....support.source import Source, Span
 from ..runtime.operators import RUNS
 
 
@@ -83,3 +89,30 @@ class ImportReport:
         lines = [f"{self.imported} operators imported, {sum([f.count for f in self.fallbacks])} calls run in torch:"]
         lines += [f"  {entry}" for entry in self.fallbacks]
         return "\n".join(lines)
+
+
+# ---- where a node comes from
+
+_STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in \S+')
+
+
+def traced_line(trace: str, owner: str) -> Span | None:
+    """The innermost line of a stack that is not torch's own, owned by a module; None where torch kept none."""
+    folder = str(Path(str(require("torch").__file__)).parent)
+    every = [(f, int(n)) for f, n in _STACK_LINE.findall(trace)]
+    lines = [(f, n) for f, n in every if not f.startswith((folder, "torch/"))]
+    if not lines and owner != "the model":
+        lines = every  # a traced graph calls torch's modules without lines of its own
+    if not lines:
+        return None
+    name, number = lines[-1]
+    text = linecache.getline(name, number).rstrip("\n")
+    return Span(Source(name, text, number, owner=owner), len(text) - len(text.lstrip()), len(text))
+
+
+def module_path(node: Any) -> str:
+    """Path of the innermost torch module a node belongs to; ``the model`` for the outermost."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    path = re.sub(r"^L\['self'\]\.?", "", path)
+    return path or "the model"

@@ -13,9 +13,12 @@ from typing import Any
 
 from .... import op
 from ....ir.types import Expr
-from ..context.context import ATEN, Args, Context, dtype_of, mapped, number, rank_of, refuse, shape_of
+from ....support.errors import TypeRuleError
+from ..context.context import ATEN, Args, Context, bind, dtype_of, mapped, number, rank_of, refuse, shape_of
 from ..context.fallback import Deferred
-from .shape import slice_axis
+from ..context.report import Gap, MemoryGap
+from .memory import memory_node, seen_memory
+from .shape import permute, slice_axis
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,13 +45,15 @@ def register(*names: str) -> Callable[[Made], Made]:
     return keep
 
 
-def evaluate(c: Context, target: Any, args: Any, bind: Callable[..., Args]) -> Any:
+def evaluate(c: Context, target: Any, args: Any) -> Any:
     """The result of an operator some of whose operands are complex. ``args`` are positional and named. Raises Gap."""
     outer = c.value
     if isinstance(c.value, (list, tuple)):
         c.value = [v.real if isinstance(v, c.torch.Tensor) and v.is_complex() else v for v in c.value]
     try:
-        return _evaluated(c, str(target), bind(target, *mapped(lambda value: resolved(c, value, bind), args)))
+        return _evaluated(c, str(target), bind(target, *mapped(lambda value: resolved(c, value), args)))
+    except TypeRuleError as error:
+        raise Gap(error.message) from error
     finally:
         c.value = outer
 
@@ -69,20 +74,20 @@ def _evaluated(c: Context, name: str, given: Args) -> Any:
     return Pair(c.emit(real), c.emit(imag))
 
 
-def resolved(c: Context, value: Any, bind: Callable[..., Args]) -> Any:
+def resolved(c: Context, value: Any) -> Any:
     """An argument, computed where it is a deferred result."""
     if not isinstance(value, Deferred):
         return value
     known = c.pairs.get(value)
     if known is None:
-        outer = (c.value, c.node_target)
+        outer = (c.value, c.node_target, c.node)
         refuse(value.value is None, "complex weights")
         refuse(not value.value.is_complex(), f"{value.target} gives a tensor that is not dense")
-        c.value, c.node_target = value.value.real, str(value.target)
+        c.value, c.node_target, c.node = value.value.real, str(value.target), value.node
         try:
-            known = c.pairs[value] = evaluate(c, value.target, (value.args, value.kwargs), bind)
+            known = c.pairs[value] = evaluate(c, value.target, (value.args, value.kwargs))
         finally:
-            c.value, c.node_target = outer
+            c.value, c.node_target, c.node = outer
     return known
 
 
@@ -111,7 +116,7 @@ _STRUCTURAL = {
         "atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "positive.default",
 
         "embedding.default",
-        "as_strided.default", "unbind_copy.int", "select_copy.int",
+        "unbind_copy.int", "select_copy.int",
         "masked_select.default",
     )
 }  # fmt: skip
@@ -124,8 +129,7 @@ _VALUES = {
     "aten.where.ScalarOther": ("self", "other"), "aten.where.ScalarSelf": ("self", "other"), "aten.scatter.src": ("self", "src"),
     "aten.scatter_add.default": ("self", "src"), "aten.index_copy.default": ("self", "source"),
     "aten.fill.Tensor": ("self", "value"),
-    "aten.diagonal_scatter.default": ("self", "src"),
-
+    "aten.diagonal_scatter.default": ("self", "src"), "aten.as_strided_scatter.default": ("self", "src"),
     "aten.masked_scatter.default": ("self", "source"), "aten.fill.Scalar": ("self", "value"),
     "aten.masked_fill.Tensor": ("self", "value"),
 }  # fmt: skip
@@ -133,10 +137,11 @@ _VALUES = {
 
 
 def pair_of(c: Context, value: Any) -> Pair:
-    """A complex value of a pair, a real tensor or a number; the imaginary part of a real one has no axes."""
+    """A complex value in the type of the result, of a pair, a real tensor or a number; the imaginary part of a real one has no
+    axes."""
     kind = c.dtype
     if isinstance(value, Pair):
-        return value
+        return value if dtype_of(value.real) == kind else Pair(c.cast(value.real, kind), c.cast(value.imag, kind))
     if isinstance(value, complex):
         return Pair(number(value.real, kind), number(value.imag, kind))
     real = c.emit(c.cast(value, kind))
@@ -222,7 +227,23 @@ def _conj(c: Context, a: Args) -> Pair:
     return Pair(a.self.real, c.emit(-a.self.imag))
 
 
+@register("matrix_H.default", "mH.default", "adjoint.default")
+def _conj_transposed(c: Context, a: Args) -> Pair:
+    order = list(range(rank_of(a.self.real)))
+    order[-2:] = order[:-3:-1]
+    return Pair(c.emit(permute(a.self.real, order)), c.emit(-permute(a.self.imag, order)))
+
+
 register("resolve_conj.default", "resolve_neg.default")(lambda c, a: a.self)
+
+
+@register("as_strided.default")
+def _as_strided(c: Context, a: Args) -> Pair:
+    node, begin = memory_node(c, a)
+    whole = resolved(c, c.values.get(node))
+    if not isinstance(whole, Pair):
+        raise MemoryGap("it reads memory of real numbers as complex ones")
+    return bind_parts(c, Pair(*[seen_memory(c, a, x, node, begin) for x in (whole.real, whole.imag)]))
 
 
 @register("dropout.default", "feature_alpha_dropout.default")
@@ -268,7 +289,7 @@ def _mul(c: Context, a: Args) -> Pair:
     if not isinstance(a.self, Pair) or not isinstance(a.other, (Pair, complex)):
         both, factor = (a.self, a.other) if isinstance(a.self, Pair) else (a.other, a.self)
         if isinstance(both, Pair):
-            return _scaled(c, both, c.emit(c.cast(factor, c.dtype)))
+            return _scaled(c, pair_of(c, both), c.emit(c.cast(factor, c.dtype)))
     return _shaped(c, multiply(pair_of(c, a.self), pair_of(c, a.other)))
 
 
@@ -276,7 +297,8 @@ def _mul(c: Context, a: Args) -> Pair:
 def _div(c: Context, a: Args) -> Pair:
     if not isinstance(a.other, (Pair, complex)):
         scale = c.emit(c.cast(a.other, c.dtype))
-        return bind_parts(c, Pair(a.self.real / scale, a.self.imag / scale))
+        x = pair_of(c, a.self)
+        return bind_parts(c, Pair(x.real / scale, x.imag / scale))
     return _shaped(c, divide(c, pair_of(c, a.self), pair_of(c, a.other)))
 
 

@@ -52,19 +52,21 @@ def _is_view(node: Any) -> bool:
 _MAYBE_COPIES = ("aten.reshape.", "aten.contiguous.", "aten.to.", "aten.flatten.", "aten.ravel.", "aten.reshape_as.")
 
 
-def _memory(c: Context, a: Args) -> tuple[Expr, Any]:
-    """The elements of the memory the operand is a view of, in order, and where in it the view begins. Raises MemoryGap."""
+def memory_node(c: Context, a: Args) -> tuple[Any, Expr]:
+    """The node with the memory that the operand is a view of, and where in it the view begins. Raises MemoryGap."""
     node = c.node.args[0]
     begin = node.meta["val"].storage_offset() if a.storage_offset is None else a.storage_offset
     while _memory_order(node.meta["val"]) is None and _is_view(node):
         node = node.args[0]
+    return node, begin if isinstance(begin, Expr) else c.symbols.expr(begin)
+
+
+def _line(c: Context, x: Any, node: Any) -> Expr:
+    """The elements of a node in the order of its memory. Raises MemoryGap."""
     order = _memory_order(node.meta["val"])
-    if order is None or not isinstance(c.values.get(node), Expr):
+    if order is None or not isinstance(x, Expr):
         raise MemoryGap("it reads memory beside a tensor, which only torch has")
-    x = c.values[node]
-    return c.reshape(permute(x, order), [product(shape_of(x))]), begin if isinstance(begin, Expr) else c.symbols.expr(
-        begin
-    )
+    return c.reshape(permute(x, order), [product(shape_of(x))])
 
 
 def _inside(sizes: Sequence[Any], strides: Sequence[Any], begin: Expr, count: Expr) -> None:
@@ -76,11 +78,17 @@ def _inside(sizes: Sequence[Any], strides: Sequence[Any], begin: Expr, count: Ex
         raise MemoryGap("it reads memory outside of the tensor")
 
 
-@aten("as_strided.default", "as_strided_copy.default")
-def _as_strided(c: Context, a: Args) -> Expr:
-    memory, begin = _memory(c, a)
+def seen_memory(c: Context, a: Args, x: Any, node: Any, begin: Expr) -> Expr:
+    """The view that ``as_strided`` takes of the memory of ``node``, whose elements are ``x``. Raises MemoryGap."""
+    memory = _line(c, x, node)
     _inside(c.shape, a.stride, begin, shape_of(memory)[0])
     return strided(c, memory, c.shape, a.stride, begin)
+
+
+@aten("as_strided.default", "as_strided_copy.default")
+def _as_strided(c: Context, a: Args) -> Expr:
+    node, begin = memory_node(c, a)
+    return seen_memory(c, a, c.values.get(node), node, begin)
 
 
 @aten("as_strided_scatter.default")
@@ -91,7 +99,8 @@ def _as_strided_scatter(c: Context, a: Args) -> Expr:
         raise MemoryGap("it writes to memory beside a tensor, which only torch has")
     if has_none(a.size) or has_none(a.self):
         return c.cast(a.self, c.dtype)
-    memory, begin = _memory(c, a)
+    node, begin = memory_node(c, a)
+    memory = _line(c, a.self, node)
     _inside(a.size, a.stride, begin, shape_of(memory)[0])
     index = c.emit(strided_indices(c, a.size, a.stride, begin))
     count = product(shape_of(index))

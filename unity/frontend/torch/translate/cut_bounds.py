@@ -6,14 +6,14 @@ of zero and one are let in, so what does not follow for them becomes a condition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.scalar import Sub
 from ....ir.types import Expr
-from ..context.context import Args, Context, axis_of, is_node, mapped, to_dim
+from ..context.context import Context, axis_of, bind, is_node, mapped, to_dim
 from ..context.report import Gap
 from ..operators.shape import slice_bound
 
@@ -27,21 +27,21 @@ _SPLITS = (
 )
 
 
-def cut_conditions(c: Context, nodes: Any, bind: Callable[..., Args]) -> list[Expr]:
-    """The conditions on the inputs' sizes, each once. ``bind``: the arguments of an operator by name."""
+def cut_conditions(c: Context, nodes: Any) -> list[Expr]:
+    """The conditions on the inputs' sizes, each once."""
     found: dict[str, Expr] = {}
     for node in nodes:
         if node.op != "call_function" or not hasattr(node.target, "_schema"):
             continue
         try:
-            for condition in _conditions(c, node, bind):
+            for condition in _conditions(c, node):
                 found.setdefault(str(condition), condition)
         except Gap:
             continue  # a size that only the data knows
     return list(found.values())
 
 
-def _conditions(c: Context, node: Any, bind: Callable[..., Args]) -> Iterator[Expr]:
+def _conditions(c: Context, node: Any) -> Iterator[Expr]:
     name = str(node.target)
     if not name.startswith(("aten.slice.", "aten.select.int", "aten.narrow", *_SPLITS)):
         return

@@ -6,14 +6,11 @@ which checks them when the program runs; a translation of another type is discar
 
 from __future__ import annotations
 
-import linecache
 import math
 import operator
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from .... import op
@@ -22,10 +19,10 @@ from ....ir.op import OPS
 from ....ir.relation import Answer, is_subtype, tensor_type
 from ....ir.types import Expr, TensorType, prim_type
 from ....support.errors import FFIError, FrontendError, TypeRuleError
-from ....support.source import Source, Span
-from ..context.context import Args, Context, Result, dtype_name, is_node, leaves, mapped
+from ....support.source import Span
+from ..context.context import Args, Context, Result, bind, dtype_name, is_node, leaves, mapped
 from ..context.fallback import Deferred, call_torch, complex_of, memory_order
-from ..context.report import Gap, ImportReport, MemoryGap
+from ..context.report import Gap, ImportReport, MemoryGap, module_path, traced_line
 from ..operators.complex import COMPLEX, Pair, evaluate, resolved
 from ..operators.table import ATEN
 from ..runtime.arguments import PLACES, refuse_tensor
@@ -35,13 +32,13 @@ from .flex import flex_attention
 from .loops import LOOPS
 
 _CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
-                    "aten.sym_constrain_range.default", "aten._linalg_check_errors.default")  # fmt: skip
+                    "aten.sym_constrain_range.default", "aten._linalg_check_errors.default",
+                    "aten.promote_types.default")  # fmt: skip
 _FORMS: dict[str, Callable[[Parts], list[Any]]] = {"cond": conditional, "flex_attention": flex_attention, **LOOPS}
 """torch's functions of functions."""
 EFFECTS, TOKEN = "with_effects", ()
 """The function by which AOT autograd orders effects, (token, operator, *arguments) to (token, *results), and a token: assertions
 keep their order without."""
-_STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
 class GraphImporter:
@@ -58,7 +55,6 @@ class GraphImporter:
         self._unknown: dict[Any, str] = {}
         """Scalars that cannot be expressed, and why: an error where one is used."""
         self._spans: dict[tuple[str, str], Span | None] = {}
-        self._torch_folder = str(Path(str(context.torch.__file__)).parent)
 
     def run(self, nodes: Iterable[Any]) -> None:
         """Translate all operator nodes; placeholders must stand in ``values`` already."""
@@ -173,7 +169,7 @@ class GraphImporter:
         given = leaves([args, kwargs])
         target, name = node.target, str(node.target)
         if not self.trains:
-            self._check_mode(node, self.bind(target, args, kwargs))
+            self._check_mode(node, bind(target, args, kwargs))
         deferred = any([isinstance(value, Deferred) for value in given])
         dense = _is_dense(c.value, given)
         entry = ATEN.get(name)
@@ -185,10 +181,10 @@ class GraphImporter:
             except Gap as gap:
                 reason = str(gap)
         if deferred and not _is_complex(c.value):
-            entry = lambda c, _: evaluate(c, target, (args, kwargs), self.bind)  # noqa: E731
+            entry = lambda c, _: evaluate(c, target, (args, kwargs))  # noqa: E731
         if entry is not None and not _is_complex(c.value) and dense:
             try:
-                made = self._finish(node, c.translated(entry, self.bind(target, args, kwargs)))
+                made = self._finish(node, c.translated(entry, bind(target, args, kwargs)))
                 self.report.imported += 1
                 return made
             except MemoryGap as gap:
@@ -203,15 +199,16 @@ class GraphImporter:
                 reason = "it takes a number that only the data knows"
         pure = c.torch.Tag.nondeterministic_seeded not in target.tags
         if (pure or name in COMPLEX) and (_is_complex(c.value) or not dense):
-            made = Deferred(target, args, kwargs, c.value)
+            made = Deferred(target, args, kwargs, c.value, node)
             sized = not _is_complex(c.value) or c.symbols.knows(c.value.shape)
-            if sized and (len(node.users) < 2 or not _is_complex(c.value)):
+            laid = name.startswith("aten.as_strided")  # in a call of torch its operand may lie in another way
+            if sized and (not _is_complex(c.value) or (len(node.users) < 2 and not laid)):
                 return made
             try:
-                resolved(c, made, self.bind)  # once for all users; it binds its size, which they may ask for first
+                resolved(c, made)  # once for all users; it binds its size, which they may ask for first
                 return made
             except Gap as gap:
-                if not sized:
+                if not sized or laid:
                     raise self._refused(node, str(gap)) from gap
                 reason = str(gap)
         if self.strict:
@@ -274,8 +271,10 @@ class GraphImporter:
         self.require_complex(value, node)
         target = c.torch.ops.aten.view_as_real.default
         c.value = self._as_pairs(value.value)
+        if value.value.is_conj():
+            value = replace(value, target=c.torch.ops.aten.resolve_conj.default, args=[value], kwargs={})
         try:
-            return c.emit(evaluate(c, target, ([value], {}), self.bind))
+            return c.emit(evaluate(c, target, ([value], {})))
         except Gap as gap:
             if self.strict:
                 raise FrontendError("E010", f"{value.target} has no translation here: {gap}",
@@ -308,18 +307,6 @@ class GraphImporter:
                 self.context.symbols.bind(size)
             return self.context.builder.match_cast(made, self.context.type_of(value), made.name)
         return made
-
-    @staticmethod
-    def bind(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Args:
-        """Arguments by the names of the operator's schema, defaults filled in."""
-        bound = {}
-        given = iter(args)
-        for argument in target._schema.arguments:
-            if argument.kwarg_only or argument.name in kwargs:
-                bound[argument.name] = kwargs.get(argument.name, argument.default_value)
-            else:
-                bound[argument.name] = next(given, argument.default_value)
-        return Args(**bound)
 
     def _check_mode(self, node: Any, a: Args) -> None:
         """Refuse operators of training. Raises FrontendError E011."""
@@ -369,19 +356,8 @@ class GraphImporter:
         key = (node.meta.get("stack_trace") or "", module_path(node))
         found = self._spans.get(key)
         if found is None and key[0]:
-            found = self._spans[key] = self._line(*key)
+            found = self._spans[key] = traced_line(*key)
         return found
-
-    def _line(self, trace: str, owner: str) -> Span | None:
-        every = [(f, int(n)) for f, n, _ in _STACK_LINE.findall(trace)]
-        lines = [(f, n) for f, n in every if not f.startswith((self._torch_folder, "torch/"))]
-        if not lines and owner != "the model":
-            lines = every  # a traced graph calls torch's modules without lines of its own
-        if not lines:
-            return None
-        name, number = lines[-1]
-        text = linecache.getline(name, number).rstrip("\n")
-        return Span(Source(name, text, number, owner=owner), len(text) - len(text.lstrip()), len(text))
 
     def place(self, node: Any) -> str:
         """Module path and source line of a node, for reports."""
@@ -419,11 +395,3 @@ def _is_dense(value: Any, arguments: Sequence[Any]) -> bool:
 def _hint(size: Any) -> int:
     """A size, or that of the example; 1 where only the data knows it."""
     return size if isinstance(size, int) else int(size.node.hint) if size.node.has_hint() else 1
-
-
-def module_path(node: Any) -> str:
-    """Path of the innermost torch module a node belongs to; ``the model`` for the outermost."""
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    path = str(stack[-1][0]) if stack else ""
-    path = re.sub(r"^L\['self'\]\.?", "", path)
-    return path or "the model"

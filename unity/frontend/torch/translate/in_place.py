@@ -9,6 +9,7 @@ from typing import Any
 
 from ....support.errors import FrontendError
 from ....support.optional import require
+from ..context.report import module_path, traced_line
 
 
 def is_mutable(target: Any) -> bool:
@@ -32,6 +33,28 @@ def refuse_other_kinds(program: Any) -> None:
             places = {getattr(s.arg, "name", ""): s.target or s.arg.name for s in program.graph_signature.input_specs}
             raise FrontendError("E012", f"the model changes {places[root.name]} from {was} to {becomes}",
                                 help="write numbers into it as it is, or return the new tensor")  # fmt: skip
+
+
+def refuse_uncovered(program: Any) -> None:
+    """Raise FrontendError E012 for windows (``unfold``) that leave out elements of a tensor that is written to: where torch makes
+    the writes out of place, it takes zeros for what is left out."""
+    for write in [n for n in program.graph.nodes if n.op == "call_function" and is_mutable(n.target) and n.args]:
+        node = write.args[0]
+        while getattr(node, "op", "") == "call_function" and node.args:
+            if str(node.target) == "aten.unfold.default" and _leaves_out(node):
+                span = traced_line(write.meta.get("stack_trace") or "", module_path(write))
+                raise FrontendError("E012", "a write through windows (unfold) that leave out elements of the tensor", span,
+                                    help="write through slices, or to a clone of the windows")  # fmt: skip
+            schema = getattr(node.target, "_schema", None)  # none of one of several views
+            new = schema is not None and not any([r.alias_info is not None for r in schema.returns])
+            node = None if new else node.args[0]
+
+
+def _leaves_out(node: Any) -> bool:
+    """True unless windows are known to show every element."""
+    axis, size, step = node.args[1:]
+    count = node.args[0].meta["val"].shape[axis]
+    return not isinstance(count, int) or step > size or (count - size) % step != 0
 
 
 def out_of_place(target: Any) -> Any:
