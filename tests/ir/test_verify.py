@@ -45,6 +45,7 @@ from unity.ir.build import const
 from unity.ir.expr import BindingBlock
 from unity.ir.relation import tensor_type
 from unity.ir.verifier.verifier import is_well_formed, verify, violations
+from unity.script import parse
 from unity.support.errors import VerifyError
 
 F32 = prim_type("float32")
@@ -194,6 +195,29 @@ def test_level_zero_names_the_field():
     assert codes(Function((X,), as_list, T4, True, {}), 0) == {"E330"}
     unranked = Var("x", replace(T4, ndim=-1))
     assert codes(Function((unranked,), unranked, T4, True, {}), 0) == {"E330"}
+
+
+@pytest.mark.parametrize(
+    ("body", "races"),
+    [
+        ("for k in range(4): A[k] = A[i]", True),
+        ("x: T.int64 = i\n        A[x] = 1.0", False),
+        ("x: T.int64 = n + 1\n        A[x] = 1.0", True),
+        ("for k in range(n): A[k] = 1.0", False),  # perhaps nothing is stored
+        ("for k in range(i, i + 1): A[k] = 1.0", False),
+        ("A[A[0].astype('int64')] = 1.0", False),
+        ("if i > 2: A[0] = 1.0", False),
+        ("B = T.alloc_buffer((1,), 'float32', scope='local')\n        B[0] = A[i]", False),
+    ],
+)
+def test_stores_that_all_iterations_of_a_parallel_loop_make(body, races):
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), n: T.int64):
+    for i in T.parallel(8):
+        {body}
+"""
+    assert codes(parse(text), 2) == ({"E351"} if races else set())
 
 
 def test_level_two_finds_small_regions_and_sure_races():

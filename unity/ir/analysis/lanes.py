@@ -33,6 +33,7 @@ from ..stmt import (
 )
 from ..types import Expr, PointerType
 from ..walk import collect
+from .use import declared_buffers
 
 Key = Any
 """A variable, or an operation on sums: ``("FloorDiv", sum, sum)``."""
@@ -368,3 +369,16 @@ def certain_dependence(loop: For, both_directions: bool) -> Access | None:
             if isinstance(step, int) and (both_directions or step > 0):
                 return load
     return None
+
+
+def stores_of_all(loop: For) -> list[BufferStore]:
+    """Stores that every iteration of a loop certainly makes to the same cells of memory that it does not declare itself."""
+    if type(loop.extent) is not IntImm or loop.extent.value < 2:
+        return []
+    found, local = accesses_of(loop), declared_buffers(loop.body)
+    changing = {loop.loop_var, *[key for key, bounds in found.inner.items() if bounds is None]}
+    return [
+        access.node for access in found.accesses
+        if isinstance(access.node, BufferStore) and access.unconditional and access.node.predicate is None
+        and access.node.buffer not in local and not any([_uses(key, changing) for index in access.indices for key, _ in index[0]])
+    ]  # fmt: skip

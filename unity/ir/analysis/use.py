@@ -21,7 +21,7 @@ from ..function import Function, PrimFunc
 from ..module import IRModule
 from ..node import BINDING, DEF, OWN, Node, collect_held
 from ..scalar import FloorDiv, Mul
-from ..stmt import DeclBuffer
+from ..stmt import AllocBuffer, AllocConst, Block, DeclBuffer, Stmt
 from ..types import Expr, PrimType
 from ..walk import children, collect, free_vars, nodes_in
 
@@ -59,6 +59,17 @@ def definitions(root: Node) -> dict[Var | Buffer, Node]:
             if role is DEF:
                 add(tuple(bound_symbols(getattr(node, name))), node)
 
+    return found
+
+
+def declared_buffers(stmt: Stmt) -> set[Buffer]:
+    """Buffers declared inside a statement."""
+    found: set[Buffer] = set()
+    for node in collect(stmt, (AllocBuffer, AllocConst, DeclBuffer, Block)):
+        if type(node) is Block:
+            found.update(node.alloc_buffers, [match.buffer for match in node.match_buffers])
+        else:
+            found.add(node.buffer)
     return found
 
 

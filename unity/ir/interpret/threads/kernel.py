@@ -9,11 +9,12 @@ import numpy as np
 
 from ....support.errors import InterpreterError
 from ...analysis.threads import ThreadAxis, thread_axes
+from ...analysis.use import declared_buffers
 from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Call, Op, StringImm, Var
 from ...scalar import BufferLoad
-from ...stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer, For, Stmt
+from ...stmt import Block, BufferStore, DeclBuffer, For, Stmt
 from ...types import Expr, PrimType
 from ...walk import collect, free_vars
 from ..common.arrays import typed
@@ -72,7 +73,7 @@ class Kernel:
         syncs = [_sync_scope(c) for c in collect(stmt, Call)]
         self.warp_syncs, self.grid_sync = "warp" in syncs, "global" in syncs
         used = dict.fromkeys(free_vars(stmt))
-        buffers, declared = collect(stmt, Buffer), _declared(stmt)
+        buffers, declared = collect(stmt, Buffer), declared_buffers(stmt)
         for buffer in buffers:  # declarations show their shapes
             for expr in (
                 *buffer.shape,
@@ -188,18 +189,6 @@ def _sync_scope(call: Call) -> str:
     if type(call.op) is Op and call.op.name == "T.tvm_storage_sync" and type(call.args[0]) is StringImm:
         return call.args[0].value
     return ""
-
-
-def _declared(stmt: Stmt) -> set[Buffer]:
-    """Buffers declared inside a statement."""
-    found: set[Buffer] = set()
-    for node in collect(stmt, (AllocBuffer, AllocConst, DeclBuffer, Block)):
-        if type(node) is Block:
-            found.update(node.alloc_buffers)
-            found.update([m.buffer for m in node.match_buffers])
-        else:
-            found.add(node.buffer)
-    return found
 
 
 def written_pointers(stmt: Stmt) -> set[Any]:
