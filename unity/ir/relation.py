@@ -95,6 +95,13 @@ def indivisible(a: Expr, b: Expr) -> bool:
     return unequal(a, mul(floordiv(a, maximum(b, const(1, "int64"))), b))
 
 
+def is_condition(ty: Type) -> bool:
+    """True if a value of a type may be the condition of a conditional: a bool scalar, or perhaps one."""
+    if isinstance(ty, TensorType):
+        return (ty.dtype is None or ty.dtype.is_bool) and ty.ndim in (0, -1)
+    return isinstance(ty, ObjectType) or (isinstance(ty, PrimType) and ty.dtype.is_bool)
+
+
 def dims(ty: Type) -> tuple[Expr, ...] | None:
     """Dimensions of a tensor or shape type when each is known as an expression, else None."""
     if isinstance(ty, TensorType):

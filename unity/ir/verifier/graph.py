@@ -32,7 +32,7 @@ from ..expr import (
 from ..function import Function, PrimFunc
 from ..infer import infer_call, is_pure_call
 from ..module import IRModule
-from ..relation import Answer, dims, is_subtype, same_dim
+from ..relation import Answer, dims, is_condition, is_subtype, same_dim
 from ..types import Expr, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from ..walk import free_vars
 from .in_place import IN_PLACE
@@ -136,7 +136,8 @@ class GraphVerifier:
             self._call(value, defined, pure)
         elif type(value) is If:
             self._leaf(value.cond, defined, "a condition")
-            self._condition(value)
+            if not is_condition(value.cond.ty):
+                self.report.add("E335", f"a condition must be a bool scalar, got {value.cond.ty}", value)
             for branch in (value.then_branch, value.else_branch):
                 if type(branch) is not SeqExpr:
                     self.report.add("E331", "a branch must be a sequence of bindings", value)
@@ -153,16 +154,6 @@ class GraphVerifier:
             self.report.add("E331", "a sequence may stand only as a body or a branch", value)
         else:
             self._leaf(value, defined, "a value")
-
-    def _condition(self, value: If) -> None:
-        ty = value.cond.ty
-        ok = isinstance(ty, ObjectType)
-        if isinstance(ty, PrimType):
-            ok = ty.dtype.is_bool
-        elif isinstance(ty, TensorType):
-            ok = (ty.dtype is None or ty.dtype.is_bool) and ty.ndim in (0, -1)
-        if not ok:
-            self.report.add("E335", f"a condition must be a bool scalar, got {ty}", value)
 
     def _leaf(self, expr: Expr, defined: set[Var], what: str) -> None:
         kind = type(expr)

@@ -29,6 +29,11 @@ def number(value: Any, dtype: DataType) -> Any:
     return float(value) if dtype.is_float else bool(value) if dtype.is_bool else int(value)
 
 
+def python_type(value: Any) -> DataType:
+    """The data type of a Python number."""
+    return DataType("bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
+
+
 def typed(value: Any, dtype: DataType) -> Any:
     """A constant of an element type."""
     return bool(value) if dtype.is_bool else value

@@ -19,7 +19,7 @@ from ...types import Expr, PrimType
 from ..common import arrays
 from ..common.arrays import Value
 from ..common.expressions import Closure, Env, ExprCompiler as SharedCompiler, lanes_of
-from ..common.numbers import caster
+from ..common.numbers import caster, python_type
 from .intrinsics import INTRINSICS
 from .machine import READ, Machine
 from .memory import Pointer, View
@@ -102,8 +102,8 @@ class ExprCompiler(SharedCompiler):
                     view.mark_written()
             if dtype.code == "void" or result is None:
                 return result
-            given = DataType("float64") if isinstance(result, float) else DataType("int64")
-            return caster(given, dtype)(result.item() if isinstance(result, np.generic) else result)
+            result = result.item() if isinstance(result, np.generic) else result
+            return caster(python_type(result), dtype)(result)
 
         return run
 

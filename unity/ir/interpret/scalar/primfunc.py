@@ -17,7 +17,7 @@ from ...expr import Var
 from ...function import PrimFunc
 from ...types import PrimType
 from ...walk import free_vars
-from ..common.numbers import caster
+from ..common.numbers import caster, python_type
 from .machine import Machine
 from .memory import Memory, Pointer, View
 from .statements import RESULT, StmtCompiler
@@ -86,7 +86,7 @@ class CompiledPrimFunc:
                 return None
             raise InterpreterError("E316", f"{self.name}: parameter {param.name} cannot take {arg!r}", span)
         value = arg.item() if isinstance(arg, np.generic) else arg
-        source = DataType("bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
+        source = python_type(value)
         target = param.ty.dtype
         if source.is_float and not target.is_float:
             raise InterpreterError("E316", f"{self.name}: parameter {param.name} is {target.name}, got {arg!r}", span)

@@ -19,7 +19,7 @@ from ...expr import ShapeExpr, Var
 from ...function import Function
 from ...types import Expr, FuncType, PrimType, ShapeType, TensorType, TupleType, Type
 from ...walk import free_vars
-from ..common.numbers import caster
+from ..common.numbers import caster, python_type
 from .memory import Memory, Pointer, View
 from .primfunc import view_of_array
 
@@ -190,8 +190,7 @@ def check(ty: Type, value: Any, env: Env, evaluate: Evaluate) -> Any:
                 raise Mismatch(f"expected a scalar, got {describe(value)}")
             if isinstance(value, float) and not ty.dtype.is_float:
                 raise Mismatch(f"expected {ty.dtype.name}, got the float {value}")
-            source = DataType("bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
-            return caster(source, ty.dtype)(value)
+            return caster(python_type(value), ty.dtype)(value)
         case TupleType():
             if not isinstance(value, tuple) or (isinstance(value, ShapeValue) and ty.fields):
                 if value is None and not ty.fields:

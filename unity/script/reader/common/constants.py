@@ -17,6 +17,7 @@ from ....ir import IntImm, build as b
 from ....op.common.table import is_attribute_node, number_array
 from ....support.errors import FFIError, ScriptError
 from ...parser import syntax as s
+from .calls import bound_arguments
 from .plain import is_number
 from .reading import Reading
 from .scope import Dotted
@@ -56,8 +57,9 @@ def _plain_numbers(r: Reading, value: Any, node: s.Syntax) -> Any:
     raise r.error("E113", "a constant is made of numbers", node)
 
 
-def constant_bytes(r: Reading, bound: dict[str, Any], node: s.Syntax) -> Tensor:
+def constant_bytes(r: Reading, path: str, node: s.Call) -> Tensor:
     """A tensor from base64 text, shape and dtype."""
+    bound = bound_arguments(r, path, node, ("data", "shape", "dtype"), 3)
     text, dtype = as_text(r, bound["data"], node), as_dtype(r, bound["dtype"], node)
     shape = tuple([as_integer(r, item, node) for item in as_sequence(r, bound["shape"], node)])
     try:

@@ -5,8 +5,9 @@ Invariant: only the outputs of a dataflow block are visible after it; both branc
 
 from __future__ import annotations
 
-from ....ir import Constant, Expr, If, ObjectType, PrimType, SeqExpr, TensorType, Tuple, Var, is_dataflow_var
+from ....ir import Constant, Expr, If, PrimType, SeqExpr, Tuple, Var, is_dataflow_var
 from ....ir.builder import join_branches
+from ....ir.relation import is_condition
 from ....support.errors import UnityError
 from ...parser import syntax as s
 from ..common.calls import arguments
@@ -106,12 +107,8 @@ def _conditional(
 ) -> tuple[str, Expr] | None:
     (place, body), rest = clauses[0], clauses[1:]
     condition = read_scalar(r, place)
-    ty = condition.ty
-    good = isinstance(ty, ObjectType) or (isinstance(ty, PrimType) and ty.dtype.is_bool)
-    if isinstance(ty, TensorType):
-        good = (ty.dtype is None or ty.dtype.is_bool) and ty.ndim in (0, -1)
-    if not good:
-        raise r.error("E118", f"the condition must be a bool scalar, got {ty}", place)
+    if not is_condition(condition.ty):
+        raise r.error("E118", f"the condition must be a bool scalar, got {condition.ty}", place)
     condition = r.builder.normalize(condition)
     if not isinstance(condition, (Var, Constant)) and not isinstance(condition.ty, PrimType):
         condition = bind(r, "", condition, None, place)

@@ -29,12 +29,10 @@ from .operators import call_operator, tuple_of
 
 
 def _const(r: Reading, path: str, node: s.Call) -> Constant:
-    args, keywords = arguments(r, node)
     if path == "R.const_bytes":
-        bound = bind_arguments(r, node, path, ("data", "shape", "dtype"), args, keywords, 3)
-        data = constant_bytes(r, bound, node)
+        data = constant_bytes(r, path, node)
     else:
-        bound = bind_arguments(r, node, path, ("value", "dtype"), args, keywords, 1)
+        bound = bound_arguments(r, path, node, ("value", "dtype"), 1)
         data = constant_data(r, bound["value"], bound.get("dtype"), node)
     dims = tuple([IntImm(extent, INT64) for extent in data.shape])
     return Constant(data, tensor_type(dims, data.data_type), r.span(node))

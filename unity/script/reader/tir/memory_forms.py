@@ -11,7 +11,7 @@ from ....ir import AllocBuffer, AllocConst, Buffer, IntImm, MatchBufferRegion, V
 from ...parser import syntax as s
 from ..common.calls import arguments, bound_arguments, takes_arguments
 from ..common.constants import attribute_value, constant_bytes, constant_data
-from ..common.reading import Form, bind_arguments
+from ..common.reading import Form
 from ..common.values import INT64, as_expr, as_integer, as_sequence, read_expr
 from .access import indices_from, of_each_axis, read_region, store
 from .blocks import open_block
@@ -66,12 +66,10 @@ def _allocate(r: ProgramReading, path: str, node: s.Call) -> Buffer:
 
 
 def _alloc_const(r: ProgramReading, path: str, node: s.Call) -> Buffer:
-    args, keywords = arguments(r, node)
     if path == "T.alloc_const_bytes":
-        bound = bind_arguments(r, node, path, ("data", "shape", "dtype"), args, keywords, 3)
-        data = constant_bytes(r, bound, node)
+        data = constant_bytes(r, path, node)
     else:
-        bound = bind_arguments(r, node, path, ("data", "dtype", "shape"), args, keywords, 1)
+        bound = bound_arguments(r, path, node, ("data", "dtype", "shape"), 1)
         data = constant_data(r, bound["data"], bound.get("dtype"), node)
         if bound.get("shape") is not None:
             shape = [as_integer(r, item, node) for item in as_sequence(r, bound["shape"], node)]
