@@ -120,16 +120,6 @@ def _binary(c: ExprCompiler, call: Call) -> Closure:
     return power
 
 
-@register("nextafter")
-def _nextafter(c: ExprCompiler, call: Call) -> Closure:
-    return lifted(c, call, np.nextafter)
-
-
-@register("ldexp")
-def _ldexp(c: ExprCompiler, call: Call) -> Closure:
-    return apply(c, call.args, lambda x, y: np.ldexp(x, np.asarray(y, np.int64)), dtype_of(call.args[0]))
-
-
 @register("fma")
 def _fma(c: ExprCompiler, call: Call) -> Closure:
     dtype = dtype_of(call.args[0])
@@ -171,13 +161,6 @@ def _shift(c: ExprCompiler, call: Call) -> Closure:
     return run
 
 
-@register("popcount", "clz")
-def _count_bits(c: ExprCompiler, call: Call) -> Closure:
-    function = arrays.set_bits if short_name(call) == "popcount" else arrays.leading_zeros
-    dtype = dtype_of(call.args[0])
-    return lifted(c, call, lambda value: function(value, dtype))
-
-
 @register("dp4a")
 def _dp4a(c: ExprCompiler, call: Call) -> Closure:
     a, b, addend = [c.rows(x) for x in call.args]
@@ -196,27 +179,19 @@ def _dp4a(c: ExprCompiler, call: Call) -> Closure:
     return run
 
 
-def fixed_point_multiply(x: int, y: int, q: int, shift: int) -> int:
-    """``round(x * y * 2**(shift - q))`` with halves upwards: the shift is to the left when positive."""
-    left, right = max(shift, 0), max(-shift, 0)
-    total = q + right
+def _scaled_product(x: int, y: int, left: int, total: int) -> int:
+    """``round(x * y * 2**(left - total))`` with halves upwards."""
     product = (x << left) * y
     return (product + (1 << (total - 1))) >> total if total > 0 else product
 
 
-@register("q_multiply_shift")
-def _q_multiply_shift(c: ExprCompiler, call: Call) -> Closure:
-    return exactly(c, call, fixed_point_multiply)
+def fixed_point_multiply(x: int, y: int, q: int, shift: int) -> int:
+    """``round(x * y * 2**(shift - q))`` with halves upwards: the shift is to the left when positive."""
+    return _scaled_product(x, y, max(shift, 0), q + max(-shift, 0))
 
 
-@register("q_multiply_shift_per_axis")
-def _q_multiply_shift_per_axis(c: ExprCompiler, call: Call) -> Closure:
-    def function(x: int, y: int, left: int, right: int, q: int, has_left: int, has_right: int = 1) -> int:
-        total = q + (right if has_right else 0)
-        product = (x << (left if has_left else 0)) * y
-        return (product + (1 << (total - 1))) >> total
-
-    return exactly(c, call, function)
+def _multiply_shifts(x: int, y: int, left: int, right: int, q: int, has_left: int, has_right: int = 1) -> int:
+    return _scaled_product(x, y, left if has_left else 0, q + (right if has_right else 0))
 
 
 @register("reinterpret")
@@ -231,16 +206,14 @@ def _reinterpret(c: ExprCompiler, call: Call) -> Closure:
     return lambda env: c.column(arrays.reinterpreted(rows(env), source, target), target)
 
 
-@register("isnan", "isinf", "isfinite")
-def _classify(c: ExprCompiler, call: Call) -> Closure:
-    function = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}[short_name(call)]
-    value = c.visit(call.args[0])
-    return lambda env: function(value(env))
+def of_value(function: Function) -> Maker:
+    """The meaning of an intrinsic by a function of one value, whatever its type."""
 
+    def make(c: ExprCompiler, call: Call) -> Closure:
+        value = c.visit(call.args[0])
+        return lambda env: function(value(env))
 
-@register("likely", "tvm_thread_invariant")
-def _likely(c: ExprCompiler, call: Call) -> Closure:
-    return c.visit(call.args[0])
+    return make
 
 
 @register("if_then_else")
@@ -271,22 +244,12 @@ def _nothing(c: ExprCompiler, call: Call) -> Closure:
     return lambda env: zero
 
 
-@register("vscale")
-def _vscale(c: ExprCompiler, call: Call) -> Closure:
-    return lambda env: VSCALE
-
-
 @register("vectorlow", "vectorhigh")
 def _half(c: ExprCompiler, call: Call) -> Closure:
     value, half = c.visit(call.args[0]), lanes_of(dtype_of(call.args[0])) // 2
     pick = slice(0, half) if short_name(call) == "vectorlow" else slice(half, None)
     dtype = dtype_of(call)
     return lambda env: value(env)[:, pick] if half > 1 else c.column(value(env)[:, pick], dtype)
-
-
-@register("vectorcombine")
-def _combine(c: ExprCompiler, call: Call) -> Closure:
-    return c.side_by_side(call.args)
 
 
 @register("get_active_lane_mask")
@@ -320,3 +283,17 @@ def _call_extern(c: ExprCompiler, call: Call) -> Closure:
     if function is None or not isinstance(call.ty, PrimType):
         return c.foreign(name, call)
     return apply(c, call.args[1:], function, call.ty.dtype)
+
+
+SHARED.update({
+    "T.nextafter": lambda c, call: lifted(c, call, np.nextafter),
+    "T.ldexp": lambda c, call: apply(c, call.args, lambda x, y: np.ldexp(x, np.asarray(y, np.int64)), dtype_of(call.args[0])),
+    "T.popcount": lambda c, call: lifted(c, call, lambda value: arrays.set_bits(value, dtype_of(call.args[0]))),
+    "T.clz": lambda c, call: lifted(c, call, lambda value: arrays.leading_zeros(value, dtype_of(call.args[0]))),
+    "T.q_multiply_shift": lambda c, call: exactly(c, call, fixed_point_multiply),
+    "T.q_multiply_shift_per_axis": lambda c, call: exactly(c, call, _multiply_shifts),
+    "T.isnan": of_value(np.isnan), "T.isinf": of_value(np.isinf), "T.isfinite": of_value(np.isfinite),
+    **dict.fromkeys(("T.likely", "T.tvm_thread_invariant"), lambda c, call: c.visit(call.args[0])),
+    "T.vscale": lambda c, call: lambda env: VSCALE,
+    "T.vectorcombine": lambda c, call: c.side_by_side(call.args),
+})  # fmt: skip

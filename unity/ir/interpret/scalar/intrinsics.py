@@ -13,7 +13,7 @@ from ...expr import Call, StringImm
 from ...scalar import BufferLoad
 from ...types import pointed
 from ..common.expressions import Closure, Env
-from ..common.intrinsics import SHARED, Intrinsics
+from ..common.intrinsics import SHARED, Intrinsics, of_value
 from ..common.numbers import fits
 from .machine import READ
 from .memory import Memory, Pointer, View
@@ -21,12 +21,7 @@ from .memory import Memory, Pointer, View
 INTRINSICS = Intrinsics(SHARED)
 register = INTRINSICS.register
 register("tvm_storage_sync")(SHARED["T.prefetch"])
-
-
-@register("isnullptr")
-def _isnullptr(compiler: Any, call: Call) -> Closure:
-    value = compiler.visit(call.args[0])
-    return lambda env: value(env) is None
+register("isnullptr")(of_value(lambda value: value is None))
 
 
 @register("address_of")
