@@ -188,8 +188,4 @@ def tensor_text(p: Printer, data: Tensor, function: str) -> str:
     return f'{function}_bytes("{coded}", ({shape}, "{dtype.name}")'
 
 
-def _constant(p: Printer, node: Constant, where: str) -> None:
-    p.put(tensor_text(p, node.data, "R.const"))
-
-
-EXPRS[Constant] = _constant
+EXPRS[Constant] = lambda p, node, _: p.put(tensor_text(p, node.data, "R.const"))

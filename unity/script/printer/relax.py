@@ -81,18 +81,6 @@ def _global_var(p: Printer, node: GlobalVar, where: str) -> None:
         p.put(f"I.GlobalVar({quote(node.name)})")
 
 
-def _extern(p: Printer, node: ExternFunc, where: str) -> None:
-    p.put(f"R.ExternFunc({quote(node.name)})")
-
-
-def _dtype_imm(p: Printer, node: DataTypeImm, where: str) -> None:
-    p.put(f'R.dtype("{node.value.name}")')
-
-
-def _op(p: Printer, node: Op, where: str) -> None:
-    p.put(p.word(node.name))
-
-
 def _tuple(p: Printer, node: Tuple, where: str) -> None:
     if not node.fields:
         p.put("R.tuple()")
@@ -105,14 +93,6 @@ def _tuple(p: Printer, node: Tuple, where: str) -> None:
     p.put("(")
     p.joined(node.fields, graph_value)
     p.put(closing(node.fields))
-
-
-def _item(p: Printer, node: TupleGetItem, where: str) -> None:
-    p.put(node.tuple_value, f"[{node.index}]")
-
-
-def _shape(p: Printer, node: ShapeExpr, where: str) -> None:
-    p.put("R.shape([", (node.values, INDEX), "])")
 
 
 def _call(p: Printer, node: Call, where: str) -> None:
@@ -224,8 +204,11 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 EXPRS.update({
-    GlobalVar: _global_var, ExternFunc: _extern, DataTypeImm: _dtype_imm, Op: _op, Tuple: _tuple,
-    TupleGetItem: _item, ShapeExpr: _shape, Call: _call,
+    GlobalVar: _global_var, Tuple: _tuple, Call: _call, Op: lambda p, node, _: p.put(p.word(node.name)),
+    ExternFunc: lambda p, node, _: p.put(f"R.ExternFunc({quote(node.name)})"),
+    DataTypeImm: lambda p, node, _: p.put(f'R.dtype("{node.value.name}")'),
+    TupleGetItem: lambda p, node, _: p.put(node.tuple_value, f"[{node.index}]"),
+    ShapeExpr: lambda p, node, _: p.put("R.shape([", (node.values, INDEX), "])"),
 })  # fmt: skip
 
 

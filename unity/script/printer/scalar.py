@@ -75,14 +75,6 @@ def _int_imm(p: Printer, node: IntImm, where: str) -> None:
     p.put(str(node.value) if plain else f"T.{name}({node.value})")
 
 
-def _float_imm(p: Printer, node: FloatImm, where: str) -> None:
-    p.put(f"T.{node.ty.dtype.name}({float_text(node.value, node.ty.dtype)})")
-
-
-def _string_imm(p: Printer, node: StringImm, where: str) -> None:
-    p.put(quote(node.value) if p.level == "T" else f"R.str({quote(node.value)})")
-
-
 def _var(p: Printer, node: Var, where: str) -> None:
     buffer = p.data_of.get(node)
     if buffer is not None:
@@ -198,35 +190,10 @@ def _not(p: Printer, node: sc.Not, where: str) -> None:
     _operand(p, node.a, LEVEL_NOT, VALUE)
 
 
-def _cast(p: Printer, node: sc.Cast, where: str) -> None:
-    p.put(f'T.Cast("{node.ty.dtype.name}", ', (node.value, RAW), ")")
-
-
-def _select(p: Printer, node: sc.Select, where: str) -> None:
-    p.put("T.Select(", ((node.cond, node.true_value, node.false_value), RAW), ")")
-
-
-def _ramp(p: Printer, node: sc.Ramp, where: str) -> None:
-    p.put("T.Ramp(", ((node.base, node.stride), RAW), ", ")
-    _lanes(p, node.lanes, node.ty)
-
-
-def _broadcast(p: Printer, node: sc.Broadcast, where: str) -> None:
-    p.put("T.Broadcast(", (node.value, RAW), ", ")
-    _lanes(p, node.lanes, node.ty)
-
-
-def _lanes(p: Printer, lanes: Any, ty: PrimType) -> None:
-    if isinstance(lanes, Expr):
-        p.put(lanes, ")")
-    elif ty.dtype.scalable:
-        p.put(f"T.vscale() * {lanes})")
-    else:
-        p.put(f"{lanes})")
-
-
-def _shuffle(p: Printer, node: sc.Shuffle, where: str) -> None:
-    p.put("T.Shuffle([", (node.vectors, RAW), "], [", (node.indices, VALUE), "])")
+def _lanes(node: sc.Ramp | sc.Broadcast) -> Any:
+    if isinstance(node.lanes, Expr):
+        return node.lanes
+    return f"T.vscale() * {node.lanes}" if node.ty.dtype.scalable else str(node.lanes)
 
 
 def _let(p: Printer, node: sc.Let, where: str) -> None:
@@ -325,9 +292,14 @@ def _interval(p: Printer, node: Range) -> None:
 
 
 EXPRS.update({
-    IntImm: _int_imm, FloatImm: _float_imm, StringImm: _string_imm, Var: _var,
-    sc.Mod: _binary_call, sc.Min: _binary_call, sc.Max: _binary_call, sc.Not: _not, sc.Cast: _cast,
-    sc.Select: _select, sc.Ramp: _ramp, sc.Broadcast: _broadcast, sc.Shuffle: _shuffle, sc.Let: _let,
+    IntImm: _int_imm, Var: _var, sc.Mod: _binary_call, sc.Min: _binary_call, sc.Max: _binary_call, sc.Not: _not, sc.Let: _let,
     sc.BufferLoad: _load, sc.Reduce: _reduce,
+    FloatImm: lambda p, node, _: p.put(f"T.{node.ty.dtype.name}({float_text(node.value, node.ty.dtype)})"),
+    StringImm: lambda p, node, _: p.put(quote(node.value) if p.level == "T" else f"R.str({quote(node.value)})"),
+    sc.Cast: lambda p, node, _: p.put(f'T.Cast("{node.ty.dtype.name}", ', (node.value, RAW), ")"),
+    sc.Select: lambda p, node, _: p.put("T.Select(", ((node.cond, node.true_value, node.false_value), RAW), ")"),
+    sc.Ramp: lambda p, node, _: p.put("T.Ramp(", ((node.base, node.stride), RAW), ", ", _lanes(node), ")"),
+    sc.Broadcast: lambda p, node, _: p.put("T.Broadcast(", (node.value, RAW), ", ", _lanes(node), ")"),
+    sc.Shuffle: lambda p, node, _: p.put("T.Shuffle([", (node.vectors, RAW), "], [", (node.indices, VALUE), "])"),
 })  # fmt: skip
 EXPRS.update(dict.fromkeys(_INFIX, _binary))

@@ -298,10 +298,6 @@ def _bind(p: Printer, node: st.Bind) -> None:
     p.line(f"{p.name_of(node.var)}: {f'T.let[{ty}]' if p.dialect.tvm else ty} = ", (node.value, RAW))
 
 
-def _alloc(p: Printer, node: st.AllocBuffer) -> None:
-    alloc_statement(p, node, "T.alloc_buffer")
-
-
 def alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
     """An allocation as a statement, spelled ``word``."""
     p.line(f"{declare_buffer(p, node.buffer)} = {word}(")
@@ -310,10 +306,6 @@ def alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
         p.put(", annotations=")
         attr_dict(p, node.annotations)
     p.put(")")
-
-
-def _alloc_const(p: Printer, node: st.AllocConst) -> None:
-    p.line(f"{declare_buffer(p, node.buffer)} = {tensor_text(p, node.data, 'T.alloc_const')}")
 
 
 def _decl(p: Printer, node: st.DeclBuffer) -> None:
@@ -385,16 +377,12 @@ def _evaluate(p: Printer, node: st.Evaluate) -> None:
     p.line("T.evaluate(", value, ")")
 
 
-def _word(text: str) -> Any:
-    def emit(p: Printer, node: st.Stmt) -> None:
-        p.line(text)
-
-    return emit
-
-
 STMTS.update({
     st.SeqStmt: _seq, st.For: _for, st.While: _while, st.IfThenElse: _if, st.Return: _return, st.Bind: _bind,
-    st.AllocBuffer: _alloc, st.AllocConst: _alloc_const, st.DeclBuffer: _decl, st.AttrStmt: _attr,
-    st.AssertStmt: _assert, st.BufferStore: _store, st.Evaluate: _evaluate, st.Break: _word("break"),
-    st.Continue: _word("continue"),
+    st.DeclBuffer: _decl, st.AttrStmt: _attr, st.AssertStmt: _assert, st.BufferStore: _store, st.Evaluate: _evaluate,
+    st.AllocBuffer: lambda p, node: alloc_statement(p, node, "T.alloc_buffer"),
+    st.AllocConst: lambda p, node: p.line(
+        f"{declare_buffer(p, node.buffer)} = {tensor_text(p, node.data, 'T.alloc_const')}"
+    ),
+    st.Break: lambda p, _: p.line("break"), st.Continue: lambda p, _: p.line("continue"),
 })  # fmt: skip

@@ -47,18 +47,6 @@ def _shape_type(p: Printer, node: ty.ShapeType) -> None:
         p.put(f"R.Shape(ndim={node.ndim})" if node.ndim >= 0 else "R.Shape")
 
 
-def _prim_type(p: Printer, node: ty.PrimType) -> None:
-    p.put(f'R.Prim("{node.dtype.name}")' if p.level == "R" else f"T.{node.dtype.name}")
-
-
-def _pointer_type(p: Printer, node: ty.PointerType) -> None:
-    p.put(pointer_text(node))
-
-
-def _object_type(p: Printer, node: ty.ObjectType) -> None:
-    p.put(p.word("R.Object"))
-
-
 def _tuple_type(p: Printer, node: ty.TupleType) -> None:
     p.put("R.Tuple(")
     p.joined(node.fields, Printer.type)
@@ -85,8 +73,9 @@ def _func_type(p: Printer, node: ty.FuncType) -> None:
 
 
 TYPES.update({
-    ty.TensorType: _tensor_type, ty.ShapeType: _shape_type, ty.PrimType: _prim_type, ty.PointerType: _pointer_type,
-    ty.ObjectType: _object_type, ty.TupleType: _tuple_type, ty.FuncType: _func_type,
+    ty.TensorType: _tensor_type, ty.ShapeType: _shape_type, ty.TupleType: _tuple_type, ty.FuncType: _func_type,
+    ty.PrimType: lambda p, node: p.put(f'R.Prim("{node.dtype.name}")' if p.level == "R" else f"T.{node.dtype.name}"),
+    ty.PointerType: lambda p, node: p.put(pointer_text(node)), ty.ObjectType: lambda p, node: p.put(p.word("R.Object")),
 })  # fmt: skip
 
 
