@@ -38,21 +38,11 @@ def _tensor_of(call: Call, shape_index: int, dtype_index: int) -> TensorType:
     return tensor_type(call.args[shape_index], dtype)
 
 
-def _alloc_tensor(call: Call) -> Type:
-    return _tensor_of(call, 0, 1)
-
-
 def _storage(call: Call) -> Type:
+    in_vm = call.op_name == R.vm.alloc_storage.name
     shape_arg(call, 0, "size")
-    _integer(call, 1, "virtual_device_index")
-    _dtype(call, 3)
-    return OBJECT
-
-
-def _vm_storage(call: Call) -> Type:
-    shape_arg(call, 0, "size")
-    _integer(call, 1, "runtime_device_index")
-    _dtype(call, 2)
+    _integer(call, 1, "runtime_device_index" if in_vm else "virtual_device_index")
+    _dtype(call, 2 if in_vm else 3)
     return OBJECT
 
 
@@ -104,14 +94,10 @@ def _implied(name: str, data: Any) -> Any:
     return (ty.shape or make_call(R.shape_of.op, [data])) if name == "shape" else ty.dtype and DataTypeImm(ty.dtype)
 
 
-def _same(call: Call) -> Type:
-    return argument(call, 0, "x").ty
-
-
 builtin_alloc_tensor = row(
     "builtin.alloc_tensor",
     (Param("shape"), Param("dtype"), optional("runtime_device_index", 0), optional("storage_scope", "global")),
-    _alloc_tensor,
+    lambda call: _tensor_of(call, 0, 1),
     "Allocates a tensor before memory is planned.",
 )
 alloc_storage = row(
@@ -149,14 +135,14 @@ view = row(
 ensure_zero_offset = row(
     "memory.ensure_zero_offset",
     ("data",),
-    _same,
+    lambda call: argument(call, 0, "x").ty,
     "Returns the tensor, copied if its data does not start at the beginning of its memory.",
     aliases=True,
 )
 vm_alloc_storage = row(
     "vm.alloc_storage",
     ("shape: the number of bytes", "runtime_device_index", "dtype", optional("storage_scope", "global")),
-    _vm_storage,
+    _storage,
     "Allocates memory from the VM's allocator.",
 )
 vm_alloc_tensor = row(

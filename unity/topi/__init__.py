@@ -22,8 +22,7 @@ from ..op.composite import COMPOSITES
 from ..support.arguments import public
 from ..support.errors import TypeRuleError
 from ..te.tensor import OPERATIONS
-from .more import more, pool_kind
-from .orders import ALIASES, FIRST, orders, whole_number
+from .orders import ALIASES, FIRST, more, orders, pool_kind, whole_number
 
 
 class _Arguments:
@@ -143,10 +142,6 @@ def trilu(data: te.Tensor, k: Any, upper: bool) -> Any:
     return _FUNCTIONS["triu" if upper else "tril"](data, k)
 
 
-def _named(source: str) -> Callable[..., Any]:
-    return _FUNCTIONS[source]
-
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     name[2:]: _function(name, operator, [p.name for p in OPS[name].params], OPS[name].doc)
     for name, operator in OPERATORS.items()
@@ -158,16 +153,16 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _EXTRA: dict[str, Callable[..., Any]] = {
     **orders(_FUNCTIONS),
     **more(_FUNCTIONS),
-    "cast": _named("astype"),
-    "concatenate": _named("concat"),
+    "cast": _FUNCTIONS["astype"],
+    "concatenate": _FUNCTIONS["concat"],
     "gather": gather,
     "nn.batch_matmul": batch_matmul,
     "nn.dense": dense,
     "nn.depthwise_conv2d_nchw": depthwise_conv2d_nchw,
-    "nn.flatten": _named("nn.batch_flatten"),
+    "nn.flatten": _FUNCTIONS["nn.batch_flatten"],
     "nn.global_pool": global_pool,
-    "nn.leaky_relu": _named("nn.leakyrelu"),
-    "transpose": _named("permute_dims"),
+    "nn.leaky_relu": _FUNCTIONS["nn.leakyrelu"],
+    "transpose": _FUNCTIONS["permute_dims"],
     "trilu": trilu,
 }
 _ALL = {**_FUNCTIONS, **_EXTRA}

@@ -184,17 +184,13 @@ def plain_blocks(body: Stmt) -> list[BlockRealize] | None:
     return None if inner else found
 
 
-class _Program:
-    """The statements of a body at its top level, with what each reads and writes. Known once, updated where something changes."""
+class Statements:
+    """The statements of a body at its top level, the buffers allocated there, and which statements write what."""
 
     def __init__(self, body: Stmt) -> None:
         self.stmts = list(body.stmts) if type(body) is SeqStmt else [body]
-        self.blocks: dict[int, list[BlockRealize]] = {}
-        self.readers: dict[Buffer, set[int]] = {}
-        self.writers: dict[Var, list[int]] = {}
-        self.taken = [0] * len(self.stmts)
-        """Blocks that each statement has taken in."""
         self.own = {s.buffer: k for k, s in enumerate(self.stmts) if type(s) is AllocBuffer}
+        self.writers: dict[Var, list[int]] = {}
         shared: dict[Var, Buffer] = {}
         self.blocked: set[Buffer] = set(opaque_buffers(body))
         """Buffers reached through pointers, views, masks or lanes."""
@@ -203,15 +199,32 @@ class _Program:
             if other is not buffer:
                 self.blocked |= {buffer, other}
         for index, stmt in enumerate(self.stmts):
-            nodes = collect(stmt, (BufferLoad, BufferStore, Block))
-            self.read(index, nodes)
-            for node in nodes:
-                if type(node) is BufferStore:
-                    self.writers.setdefault(node.buffer.data, []).append(index)
-                elif type(node) is Block:
-                    self.blocked.update([m.source.buffer for m in node.match_buffers])
-                elif is_vector_load(node):
-                    self.blocked.add(node.buffer)
+            self.enter(index, collect(stmt, (BufferLoad, BufferStore, Block)))
+
+    def enter(self, index: int, nodes: Sequence[Any]) -> None:
+        """Record the writes of a statement."""
+        for data in {node.buffer.data for node in nodes if type(node) is BufferStore}:
+            self.writers.setdefault(data, []).append(index)
+
+
+class _Program(Statements):
+    """The statements with what each reads. Known once, updated where something changes."""
+
+    def __init__(self, body: Stmt) -> None:
+        self.blocks: dict[int, list[BlockRealize]] = {}
+        self.readers: dict[Buffer, set[int]] = {}
+        super().__init__(body)
+        self.taken = [0] * len(self.stmts)
+        """Blocks that each statement has taken in."""
+
+    def enter(self, index: int, nodes: Sequence[Any]) -> None:
+        super().enter(index, nodes)
+        self.read(index, nodes)
+        for node in nodes:
+            if type(node) is Block:
+                self.blocked.update([m.source.buffer for m in node.match_buffers])
+            elif type(node) is BufferLoad and is_vector_load(node):
+                self.blocked.add(node.buffer)
 
     def read(self, index: int, nodes: Sequence[Any]) -> None:
         """Record the blocks of a statement and what it reads: the loads among its nodes."""

@@ -6,35 +6,22 @@ Only for buffers of the program's own, each written by one statement, whose sour
 
 from __future__ import annotations
 
-from ....ir.analysis.regions import opaque_buffers
 from ....ir.buffer import Buffer
 from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc, is_scheduled
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import NOTHING, AllocBuffer, Block, BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.stmt import NOTHING, Block, BufferStore, For, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import collect, rewrite, substitute
 from ...infra.passes import prim_func_pass
 from ...tir.analysis.loop_nests import calls_are_pure
+from .auto_inline import Statements
 
 
-class _Statements:
-    """The statements of a body, which write what, and the stand-ins that make statements comparable."""
-
-    def __init__(self, body: SeqStmt) -> None:
-        self.stmts = list(body.stmts)
-        self.own = {s.buffer: k for k, s in enumerate(self.stmts) if type(s) is AllocBuffer}
-        self.writers: dict[Var, list[int]] = {}
-        for index, stmt in enumerate(self.stmts):
-            for data in {store.buffer.data for store in collect(stmt, BufferStore)}:
-                self.writers.setdefault(data, []).append(index)
-        pointers: dict[Var, Buffer] = {}
-        self.blocked: set[Buffer] = set(opaque_buffers(body))
-        for buffer in collect(body, Buffer):
-            if pointers.setdefault(buffer.data, buffer) is not buffer:
-                self.blocked |= {buffer, pointers[buffer.data]}
+class _Computed(Statements):
+    """The statements that compute one buffer each, and what is the same of two of them."""
 
     def result(self, index: int) -> Buffer | None:
         """The one buffer of its own that a statement computes, and nothing else; None where it does more."""
@@ -66,7 +53,7 @@ def share(body: Stmt) -> Stmt:
     """The body with equal statements computed once."""
     if type(body) is not SeqStmt or sum([type(s) is For for s in body.stmts]) < 2:
         return body
-    found = _Statements(body)
+    found = _Computed(body)
     known: dict[int, list[tuple[int, Buffer]]] = {}
     stand_ins: dict[tuple[str, int], Buffer] = {}
     for index in range(len(found.stmts)):
