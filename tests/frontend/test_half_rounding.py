@@ -22,6 +22,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "mul number": (lambda x: x * 0.3, ((40, 40),)),
     "number sub": (lambda x: 0.3 - x, ((40, 40),)),
     "deg2rad": (torch.deg2rad, ((40, 40),)),
+    "round decimals": (lambda x: torch.round(x * 37, decimals=1), ((40, 40),)),
     "var_mean": (lambda x: torch.var_mean(x, -1), ((300, 40),)),
     "cube": (lambda x: x**3, ((40, 40),)),
     "hardswish": (F.hardswish, ((40, 40),)),

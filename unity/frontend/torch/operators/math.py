@@ -25,7 +25,7 @@ def _angle(c: Context, a: Args) -> Expr:
     return op.where(op.isnan(x), x, op.where(op.less(x, 0), number(math.pi, c.dtype), 0))
 
 
-@aten("round.default", "round.decimals")
+@aten("round.default")
 def _round(c: Context, a: Args) -> Expr:
     decimals = getattr(a, "decimals", 0)
     refuse(not is_float(a.self) and decimals < 0, "integers rounded to tens")
@@ -33,6 +33,9 @@ def _round(c: Context, a: Args) -> Expr:
         return op.round(a.self) if is_float(a.self) else a.self
     scale = number(10.0 ** abs(decimals), c.dtype)
     return op.round(a.self * scale) / scale if decimals > 0 else op.round(a.self / scale) * scale
+
+
+aten("round.decimals")(rounded_once(_round))
 
 
 @aten("reciprocal.default")
