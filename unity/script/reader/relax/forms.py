@@ -11,7 +11,7 @@ from typing import Any
 from ....arith.index_map import IndexMap
 from ....ffi.device import Device, device_from_dlpack
 from ....ffi.targets.kinds import DEFAULT
-from ....ir import Constant, DataTypeImm, Expr, ExternFunc, GlobalVar, IntImm, PrimType, ShapeExpr, StringImm, Tuple
+from ....ir import Constant, DataTypeImm, Expr, ExternFunc, IntImm, PrimType, ShapeExpr, StringImm, Tuple
 from ....ir.relation import tensor_type
 from ....op.composite import COMPOSITES
 from ...parser import syntax as s
@@ -38,21 +38,11 @@ def _const(r: Reading, path: str, node: s.Call) -> Constant:
     return Constant(data, tensor_type(dims, data.data_type), r.span(node))
 
 
-@takes_arguments
-def _shape(r: Reading, path: str, node: s.Call, values: Any) -> ShapeExpr:
-    return ShapeExpr(dimensions(r, values, node), r.span(node))
-
-
 def _tuple_call(r: Reading, path: str, node: s.Call) -> Tuple:
     args, keywords = arguments(r, node)
     if keywords:
         raise r.error("E112", "R.tuple takes fields only", node)
     return tuple_of(r, args, node)
-
-
-@takes_arguments
-def _tuple_field(r: Reading, path: str, node: s.Call, tuple_value: Any, index: Any) -> Expr:
-    return tuple_field(r, as_expr(r, tuple_value, node), as_integer(r, index, node), node)
 
 
 @takes_arguments
@@ -63,26 +53,6 @@ def _prim_value(r: Reading, path: str, node: s.Call, value: Any) -> Any:
     if not isinstance(value.ty, PrimType):
         raise r.error("E113", "R.prim_value takes a number or a scalar expression", node)
     return value
-
-
-@takes_arguments
-def _str(r: Reading, path: str, node: s.Call, value: Any) -> StringImm:
-    return StringImm(as_text(r, value, node), r.span(node))
-
-
-@takes_arguments
-def _dtype_value(r: Reading, path: str, node: s.Call, value: Any) -> DataTypeImm:
-    return DataTypeImm(as_dtype(r, value, node), r.span(node))
-
-
-@takes_arguments
-def _extern_func(r: Reading, path: str, node: s.Call, name: Any, ty: Any = None) -> ExternFunc:
-    return ExternFunc(as_text(r, name, node), r.span(node))
-
-
-@takes_arguments
-def _global_var(r: Reading, path: str, node: s.Call, name: Any) -> GlobalVar:
-    return r.module.member(r, as_text(r, name, node), node)
 
 
 def _composite(r: Reading, path: str, node: s.Call) -> Expr:
@@ -145,17 +115,19 @@ def _of_tensor(value: Any) -> Any:
     return value.with_dtype("int64") if isinstance(value, IndexMap) else value
 
 
-def _dummy(r: Reading, path: str, node: s.Call) -> dict[str, str]:
-    return {"kind": "dummy"}
-
-
 GRAPH_FORMS: dict[str, Form] = {
     **EXPRESSION_FORMS, **DPS_FORMS, "R.const": _const, "R.layout_transform": _layout_transform,
     "R.to_vdevice": _on_vdevice, "R.hint_on_device": _on_vdevice,
-    "R.const_bytes": _const, "R.shape": _shape, "R.tuple": _tuple_call, "R.TupleGetItem": _tuple_field,
-    "R.prim_value": _prim_value, "R.str": _str, "R.dtype": _dtype_value, "R.ExternFunc": _extern_func,
-    "R.extern": _extern_func, **dict.fromkeys(COMPOSITES, _composite), "I.GlobalVar": _global_var,
-    "I.vdevice": _vdevice, "I.dummy_global_info": _dummy, "R.cpu": _device, "R.cuda": _device, "R.gpu": _device,
-    "R.device": _device,
+    "R.const_bytes": _const, "R.tuple": _tuple_call, "R.prim_value": _prim_value, **dict.fromkeys(COMPOSITES, _composite),
+    "I.vdevice": _vdevice, "I.dummy_global_info": lambda r, path, node: {"kind": "dummy"},
+    **dict.fromkeys(("R.cpu", "R.cuda", "R.gpu", "R.device"), _device),
+    "R.shape": takes_arguments(lambda r, path, node, values: ShapeExpr(dimensions(r, values, node), r.span(node))),
+    "R.TupleGetItem": takes_arguments(lambda r, path, node, tuple_value, index: tuple_field(
+        r, as_expr(r, tuple_value, node), as_integer(r, index, node), node)),
+    "R.str": takes_arguments(lambda r, path, node, value: StringImm(as_text(r, value, node), r.span(node))),
+    "R.dtype": takes_arguments(lambda r, path, node, value: DataTypeImm(as_dtype(r, value, node), r.span(node))),
+    **dict.fromkeys(("R.ExternFunc", "R.extern"), takes_arguments(
+        lambda r, path, node, name, ty=None: ExternFunc(as_text(r, name, node), r.span(node)))),
+    "I.GlobalVar": takes_arguments(lambda r, path, node, name: r.module.member(r, as_text(r, name, node), node)),
 }  # fmt: skip
 """Forms of graph functions and of the lines of a module."""

@@ -167,11 +167,6 @@ def _ceildiv(r: Reading, path: str, node: s.Call) -> Expr:
     return b.ceildiv(as_operand(r, bound["a"], node), as_operand(r, bound["b"], node), r.span(node))
 
 
-@takes_arguments
-def _limit(r: Reading, path: str, node: s.Call, dtype: Any) -> Expr:
-    return _LIMITS[path](as_dtype(r, dtype, node))
-
-
 def _var(r: Reading, path: str, node: s.Call) -> Any:
     args, keywords = arguments(r, node)
     as_text(r, keywords.pop("name", ""), node)
@@ -274,11 +269,6 @@ def target(r: Reading, path: str, node: s.Call) -> Any:
     return bound if "host" in bound else bound["target"]
 
 
-@takes_arguments
-def _type_annotation(r: Reading, path: str, node: s.Call, dtype: Any) -> Expr:
-    return Call(op(path), (), {}, (), result_type(r, dtype, node), r.span(node))
-
-
 def _index_map(r: Reading, path: str, node: s.Call) -> IndexMap:
     given = {keyword.name: keyword.value for keyword in node.keywords}
     mapping = node.args[0] if len(node.args) == 1 else given.pop("mapping", None)
@@ -305,10 +295,12 @@ def read_index_map(r: Reading, function: s.Lambda, dtype: DataType = INT64.dtype
 
 VALUE_FORMS: dict[str, Form] = {
     "T.Cast": _cast, "T.cast": _cast, "T.IntImm": _immediate, "T.FloatImm": _immediate, "T.Let": _let,
-    "T.call_intrin": _call_intrin, "T.ceildiv": _ceildiv, "T.min_value": _limit, "T.max_value": _limit,
-    "T.infinity": _limit, "T.var": _var, "T.all": _fold_bools, "T.any": _fold_bools, "T.Range": _range,
+    "T.call_intrin": _call_intrin, "T.ceildiv": _ceildiv, "T.var": _var,
+    **dict.fromkeys(_LIMITS, takes_arguments(lambda r, path, node, dtype: _LIMITS[path](as_dtype(r, dtype, node)))),
+    "T.all": _fold_bools, "T.any": _fold_bools, "T.Range": _range,
     "I.Range": _range, "T.comm_reducer": _comm_reducer, "T.iter_var": _iter_var, "T.reduce": _reduce,
     "T.meta_var": _meta_var, "I.meta_var": _meta_var, "T.Buffer": _buffer, "T.target": target, "I.target": target,
-    "T.type_annotation": _type_annotation, "T.index_map": _index_map,
+    "T.index_map": _index_map, "T.type_annotation": takes_arguments(
+        lambda r, path, node, dtype: Call(op(path), (), {}, (), result_type(r, dtype, node), r.span(node))),
 }  # fmt: skip
 """Spellings with a value, besides nodes, data types and intrinsics."""

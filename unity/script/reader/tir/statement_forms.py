@@ -122,11 +122,6 @@ def _bind(r: ProgramReading, path: str, node: s.Call, value: Any, dtype: Any = N
     return result
 
 
-@takes_arguments
-def _global_var(r: ProgramReading, path: str, node: s.Call, name: Any) -> GlobalVar:
-    return GlobalVar(as_text(r, name, node), span=r.span(node))
-
-
 _REFUSED: dict[str, str] = {
     "T.realize": "realization regions belong to the tensor-expression era; allocate with T.alloc_buffer",
     "T.prefetch": "prefetch statements are not part of this language",
@@ -148,7 +143,8 @@ def _refused(r: Reading, path: str, node: s.Call) -> Any:
 
 STATEMENT_FORMS: dict[str, Form] = {
     **BLOCK_FORMS, **MEMORY_FORMS, **ATTR_FORMS, "T.evaluate": _evaluate, "T.ret": _ret, "T.Assert": assert_form,
-    "T.bind": _bind, "I.GlobalVar": _global_var,
+    "T.bind": _bind, "I.GlobalVar": takes_arguments(
+        lambda r, path, node, name: GlobalVar(as_text(r, name, node), span=r.span(node))),
 }  # fmt: skip
 PROGRAM_FORMS: dict[str, Form] = {
     **EXPRESSION_FORMS,

@@ -22,14 +22,6 @@ from .loops import read_for, read_while
 from .program import ProgramReading, read_body
 
 
-def _break(r: ProgramReading, node: s.Break) -> None:
-    r.out.append(Break(r.span(node)))
-
-
-def _continue(r: ProgramReading, node: s.Continue) -> None:
-    r.out.append(Continue(r.span(node)))
-
-
 def _return(r: ProgramReading, node: s.Return) -> None:
     if r.expansion_depth:
         help = "return at its end; T.ret(value) returns from the function"
@@ -103,7 +95,8 @@ def _expr_stmt(r: ProgramReading, node: s.ExprStmt) -> None:
 STATEMENTS: Table = {
     s.Assign: read_assign, s.AnnAssign: read_annotated, s.AugAssign: read_augmented, s.ExprStmt: _expr_stmt,
     s.For: read_for, s.While: read_while, s.If: _if, s.With: read_with, s.Return: _return, s.Assert: _assert,
-    s.Pass: ignored, s.Skipped: ignored, s.Break: _break, s.Continue: _continue, s.FunctionDef: _nested,
+    s.Pass: ignored, s.Skipped: ignored, s.Break: lambda r, node: r.out.append(Break(r.span(node))),
+    s.Continue: lambda r, node: r.out.append(Continue(r.span(node))), s.FunctionDef: _nested,
     s.Refused: refused, **refusing({
         s.Import: ("script does not have `import` inside a function", "use the T functions, or pass values by scope="),
         s.ClassDef: ("a class stands only at the top of a text", None),
