@@ -295,14 +295,18 @@ def test_partition_and_merge() -> None:
 
 def test_sampling_is_exact_and_within_limits() -> None:
     sch = Schedule(module(MM_RELU), seed=5)
-    *_, k = loops(sch)
+    i, _, k = loops(sch)
     seen = set()
     for _ in range(60):
         tiles = [sch.get(v) for v in sch.sample_perfect_tile(k, 3, max_innermost_factor=4)]
         assert tiles[0] * tiles[1] * tiles[2] == 8 and tiles[2] <= 4
         seen.add(tuple(tiles))
     assert len(seen) == 9  # every factorisation of 8 into three with the last at most 4
+    for _ in range(20):
+        parts = [sch.get(v) for v in sch.sample_partitioned_tile(k, 3, 1, 4)]
+        assert parts[0] * parts[1] * parts[2] == 8 and parts[1] * parts[2] % 4 == 0
     assert {sch.get(sch.sample_categorical([7, 9], [1.0, 0.0])) for _ in range(5)} == {7}
+    assert [sch.get(v) for v in sch.sample_partitioned_tile(i, 2, 1, 4)] == [6, 1]
 
 
 def test_untouched_parts_keep_their_nodes() -> None:

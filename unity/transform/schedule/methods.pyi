@@ -346,6 +346,20 @@ class Primitives:
         ``max_innermost_factor``: limit of the last factor; -1: none. ``decision``: the factors to take. Raises ScheduleError E428.
         """
 
+    def sample_partitioned_tile(
+        self,
+        loop: LoopRV,
+        n: Int,
+        partition_pos: Int = 0,
+        innerpart_factor: Int = 1,
+        decision: Sequence[Int] | None = None,
+    ) -> list[ExprRV]:
+        """Choose ``n`` factors of a loop's extent such that the product of those from ``partition_pos`` on is a multiple of
+        ``innerpart_factor``. Returns ExprRVs for ``split``.
+
+        If the extent allows none, all factors but the first are 1. Raises ScheduleError E428.
+        """
+
     def tensorize(self, block_or_loop: ItemRef, tensor_intrin: str, preserve_unit_iters: bool = True) -> None:
         """Replace a block, or the subtree of a loop (which is blockized first), by the tensor intrinsic named ``tensor_intrin``.
 

@@ -44,7 +44,6 @@ INSTEAD = {
     "rolling_buffer": "`compute_at`; the buffer then shrinks to what one iteration needs, cells that two iterations share are "
     "computed again",
     "fuse_reduction_epilogue": "`reverse_compute_at` of the epilogue: folding it into the reduction changes results",
-    "sample_partitioned_tile": "`sample_perfect_tile`, of the loop split in two where a part has to be a multiple",
     "set_axis_separator": "`axis_separators` of `T.alloc_buffer` and `T.Buffer` in the program",
     "unsafe_hide_buffer_access": "regions are declared with `T.reads` / `T.writes` in the program",
     "annotate_buffer_access": "regions are declared with `T.reads` / `T.writes` in the program",

@@ -1,4 +1,5 @@
-"""sample_categorical, sample_perfect_tile: random choices that the trace remembers as decisions."""
+"""sample_categorical, sample_perfect_tile, sample_partitioned_tile: random choices that the trace remembers as
+decisions."""
 
 from __future__ import annotations
 
@@ -149,4 +150,44 @@ def sample_perfect_tile(
                    "innermost factor within its limit", loop,
                    "max_innermost_factor=-1 sets no limit")  # fmt: skip
         factors = draw_tiling(state.rng, extent, n, limit)
+    return Sampled(factors, factors)  # type: ignore[return-value]
+
+
+@primitive(kind=SAMPLE, checks=("constant extent", "partition in range"),
+           example='i, j, k = sch.get_loops(sch.get_block("C"))\n'
+                   'tiles = sch.sample_partitioned_tile(i, 3, partition_pos=1, innerpart_factor=4)')  # fmt: skip
+def sample_partitioned_tile(
+    state: ScheduleState,
+    loop: LoopRef,
+    n: int,
+    partition_pos: int = 0,
+    innerpart_factor: int = 1,
+    decision: list[int] | None = None,
+) -> list[int]:
+    """Choose ``n`` factors of a loop's extent such that the product of those from ``partition_pos`` on is a multiple of
+    ``innerpart_factor``. Returns ExprRVs for ``split``.
+
+    If the extent allows none, all factors but the first are 1. Raises ScheduleError E428.
+    """
+    extent = _extent(loop)
+    if not 1 <= n <= MAX_PARTS or not 0 <= partition_pos <= n or innerpart_factor < 1:
+        refuse(
+            "E428",
+            f"no partition at {partition_pos} of {n} parts by {innerpart_factor}",
+            "partition in range",
+            loop,
+            f"a partition_pos from 0 to {n - 1}, and a positive innerpart_factor",
+        )
+    if decision is not None:
+        factors = _decided(loop, extent, n, decision)
+    elif extent % innerpart_factor or (partition_pos == n and innerpart_factor > 1):
+        factors = [extent, *[1] * (n - 1)]
+    elif partition_pos in (0, n):
+        factors = draw_tiling(state.rng, extent, n, 0)
+    else:
+        outer, inner = draw_tiling(state.rng, extent // innerpart_factor, 2, 0)
+        factors = [
+            *draw_tiling(state.rng, outer, partition_pos, 0),
+            *draw_tiling(state.rng, inner * innerpart_factor, n - partition_pos, 0),
+        ]
     return Sampled(factors, factors)  # type: ignore[return-value]
