@@ -316,6 +316,22 @@ OWN = {
         nest({"X": ((11, 95), F), "I": ((5, 33), "int32"), "Y": ((5, 95), F)}, (5, 95, 33), "SSR", "Y[v0, v1]", "X[I[v0, v2], v1]"),
         {"v3": {"written": 0}, "v4": {"written": 0}},
     ),
+    "few steps of two loops are vectors": (
+        nest({"X": ((9, 6, 8, 7), F), "Y": ((9, 8), F)}, (9, 8, 6, 7), "SSRR", "Y[v0, v1]", "X[v0, v2, v1, v3]"),
+        {"v3": {"lanes": 8, "along": 1}, "v4": {"lanes": 8, "along": 1}},
+    ),
+    "few steps of one loop are not": (
+        nest({"X": ((90, 5), F), "Y": ((90,), F)}, (90, 5), "SR", "Y[v0]", "X[v0, v1] * X[v0, v1]"),
+        {"v3": {"along": 0}, "v4": {"along": 0}},
+    ),
+    "eight steps of one loop": (
+        nest({"X": ((90, 8), F), "Y": ((90,), F)}, (90, 8), "SR", "Y[v0]", "X[v0, v1]"),
+        {"v3": {"along": 1}, "v4": {"along": 0}},
+    ),
+    "few steps of two operands": (
+        nest({"X": ((90, 5), F), "Z": ((90, 5), F), "Y": ((90,), F)}, (90, 5), "SR", "Y[v0]", "X[v0, v1] * Z[v0, v1]"),
+        {"v3": {"along": 1}, "v4": {"along": 1}},
+    ),
     "rows of lines whose elements are picked": (
         nest({"X": ((9, 99), F), "Y": ((9, 23), F)}, (9, 23, 9), "SSR", "Y[v0, v1]", "X[v0, v1 * 4 + v2]"),
         {"v3": {"row_axis": -1}, "v4": {"row_axis": 0, "rows": 3}},

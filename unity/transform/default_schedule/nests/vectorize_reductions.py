@@ -45,13 +45,15 @@ from ...tir.analysis.loop_nests import (
     neutral_value,
     reduced_value,
 )
-from ..common.choices import choose, choose_lanes
+from ..common.choices import LEAST_LANES, choose, choose_lanes, choose_whether
 from ..common.tile_shape import LATENCY, chunk_of, pieces
 from .epilogues import Plan, tile_outermost
 from .tiles import Corner, Piece, extent_of, loop_order, may_fail, nested, over_tiles, shared_loops, split_loop
 
 MOST_OUTPUTS = 8
 """Outputs of a tile along one loop, at most."""
+PICKED, PICKED_MASKS = 6, 8
+"""Steps whose elements, of four bytes, are picked for neighbouring outputs, at most; where masks have registers of their own."""
 _Make = Callable[[Corner, tuple[Expr, ...], Var], Stmt]
 """Statement of one output: (values of the loop variables, its place in the tile, lane)."""
 
@@ -85,11 +87,16 @@ def _plan(stmt: Stmt) -> _Plan | None:
         return None
     along = reductions[-1]
     machine = machine_in_use()
-    lanes = choose_lanes(nest.block, machine.lanes(max(1, dtype.bits // 8)))
-    if type(along.extent) is IntImm and 2 * extent_of(along) < lanes:
+    own = full = machine.lanes(max(1, dtype.bits // 8))
+    while dtype.bits >= 32 and own > LEAST_LANES and 2 * extent_of(along) < own:
+        own //= 2
+    lanes = choose_lanes(nest.block, full, own)
+    if type(along.extent) is IntImm and 2 * extent_of(along) < (lanes if extent_of(along) >= LEAST_LANES else full):
         return None
     classes = [nest.stride(load, along) for load in nest.operands]
     if 1 not in classes or 2 in classes:
+        return None
+    if type(along.extent) is IntImm and not _fills(nest, along, machine.masks):
         return None
     moving = [load for load in nest.operands if nest.stride(load, along) == 1]
     block, outputs = nest.block, 1
@@ -104,6 +111,15 @@ def _plan(stmt: Stmt) -> _Plan | None:
         side *= 2
     side = choose(block, "side_by_side", (1, 2, 4, 8), side)
     return _Plan(nest=nest, along=along, value=value, sizes=sizes, side_by_side=side, lanes=lanes)
+
+
+def _fills(nest: Nest, along: For, masks: bool) -> bool:
+    """True if steps become vectors, as was decided: where one short loop goes over one operand, LLVM makes vectors of neighbouring
+    outputs, whose elements it picks by shuffles."""
+    extent, is_plain = extent_of(along), nest.store.buffer.dtype.itemsize == 4
+    moving = {load.buffer for load in nest.operands if any([nest.stride(load, loop) for loop in nest.of_kind("S")])}
+    picks = is_plain and len(nest.of_kind("R")) == len(moving) == 1 and extent <= (PICKED_MASKS if masks else PICKED)
+    return extent > PICKED_MASKS or choose_whether(nest.block, "along", not picks)
 
 
 def _sizes(nest: Nest, moving: list[BufferLoad], accumulators: int) -> dict[For, int]:
