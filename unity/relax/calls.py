@@ -53,14 +53,14 @@ def call_tir(
     gvar: GlobalVar, args: Any, out_ty: Types | None = None, tir_vars: Any = None, *, out_sinfo: Types | None = None
 ) -> Call:
     """Call of a tensor program that writes its results, of types ``out_ty``, into memory given to it."""
-    return _dps(R.call_dps.name, gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, {})
+    return _dps(R.call_dps.name, gvar, args, out_ty or out_sinfo, tir_vars, {})
 
 
 def call_dps_packed(
     func: Expr | str, args: Any, out_ty: Types | None = None, *, out_sinfo: Types | None = None
 ) -> Call:
     """Call of a registered function that writes its results into memory given to it."""
-    return _dps(R.call_dps.name, func, args, out_ty if out_ty is not None else out_sinfo, None, {})
+    return _dps(R.call_dps.name, func, args, out_ty or out_sinfo, None, {})
 
 
 def call_tir_inplace(
@@ -69,7 +69,7 @@ def call_tir_inplace(
 ) -> Call:  # fmt: skip
     """As ``call_tir``; result i takes the memory of argument ``inplace_indices[i]`` (-1: new memory)."""
     indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
-    out = out_ty if out_ty is not None else out_sinfo
+    out = out_ty or out_sinfo
     return _dps(R.call_inplace.name, gvar, args, out, tir_vars, {"inplace_indices": tuple(indices)})
 
 
@@ -79,7 +79,7 @@ def call_tir_with_grad(
 ) -> Call:  # fmt: skip
     """As ``call_tir``, naming the gradient of the program."""
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs) if te_grad_kwargs else None}
-    return _dps(R.call_dps_with_grad.name, gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, attrs)
+    return _dps(R.call_dps_with_grad.name, gvar, args, out_ty or out_sinfo, tir_vars, attrs)
 
 
 def _call(name: str, parts: list[Any], attrs: dict[str, Any], out: Types | None) -> Call:
@@ -88,7 +88,7 @@ def _call(name: str, parts: list[Any], attrs: dict[str, Any], out: Types | None)
 
 def _packed(name: str) -> Callable[..., Call]:
     def call(func: Expr | str, *args: Any, ty_args: Types | None = None, sinfo_args: Types | None = None) -> Call:
-        return _call(name, [_callee(func), *args], {}, ty_args if ty_args is not None else sinfo_args)
+        return _call(name, [_callee(func), *args], {}, ty_args or sinfo_args)
 
     call.__name__ = call.__qualname__ = name.removeprefix("R.")
     call.__doc__ = f"Call of a registered function, ``{name}``; ``ty_args`` is the type of its result."
@@ -104,13 +104,13 @@ def call_inplace_packed(
 ) -> Call:  # fmt: skip
     """As ``call_pure_packed``, of a function that changes its arguments ``inplace_indices`` (-1: new memory)."""
     indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
-    out = ty_args if ty_args is not None else sinfo_args
+    out = ty_args or sinfo_args
     return _call(R.call_inplace_packed.name, [_callee(func), *args], {"inplace_indices": tuple(indices)}, out)
 
 
 def _of_tuple(name: str) -> Callable[..., Call]:
     def call(func: Expr | str, args: Any, ty_args: Types | None = None, *, sinfo_args: Types | None = None) -> Call:
-        return _call(name, [_callee(func), _operands(args)], {}, ty_args if ty_args is not None else sinfo_args)
+        return _call(name, [_callee(func), _operands(args)], {}, ty_args or sinfo_args)
 
     call.__name__ = call.__qualname__ = name.removeprefix("R.")
     call.__doc__ = f"{OPS[name].doc} ``args`` is a tuple, ``ty_args`` the type of the result."

@@ -29,16 +29,20 @@ from .activations import float_attr
 from .conv import layout_order, linear_axes_grad
 
 row = rows("image")
-_METHODS = ("nearest_neighbor", "linear", "cubic")
-_MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
-_ROUNDING = ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_CHOICES = {
+    "method": ("linear", "nearest_neighbor", "cubic"),
+    "coordinate_transformation_mode": ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"),
+    "rounding_method": ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+}
+"""The words that an attribute may be, the one that stands for none first."""
 
 
-def _choice(call: Call, name: str, default: str, known: tuple[str, ...]) -> str:
-    value = attr(call, name, default) or default
-    if value not in known:
+def _choice(call: Call, name: str) -> str:
+    """The word of an attribute. Raises E214."""
+    value, known = attr(call, name), _CHOICES[name]
+    if value and value not in known:
         raise fail(call, "E214", f"{name} must be one of {', '.join(known)}, got {value!r}")
-    return str(value)
+    return str(value or known[0])
 
 
 def _space(rank: int) -> str:
@@ -68,9 +72,7 @@ def _check_roi(call: Call) -> None:
 def _resize_type(rank: int) -> Callable[[Call], Type]:
     def rule(call: Call) -> Type:
         x, size = tensor_arg(call, 0, "data", rank + 2), shape_arg(call, 1, "size")
-        method = _choice(call, "method", "linear", _METHODS)
-        _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
-        _choice(call, "rounding_method", "round", _ROUNDING)
+        method, *_ = [_choice(call, name) for name in _CHOICES]
         float_attr(call, "cubic_alpha")
         bool_attr(call, "cubic_exclude")
         _check_roi(call)
@@ -100,18 +102,18 @@ def single_step(scale: float) -> float:
 
 def _coordinate(call: Call, position: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value:
     """Source coordinate of a target pixel along one axis, float64."""
-    mode = _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
+    mode = _choice(call, "coordinate_transformation_mode")
     index = position.astype("float64")
     old, new = [te.Value(build.cast(d, "float64")) for d in (extent, target)]
     if scale is not None and mode != "align_corners":
-        if _choice(call, "method", "linear", _METHODS) == "nearest_neighbor":
+        if _choice(call, "method") == "nearest_neighbor":
             start = te.const(0.0 if mode == "asymmetric" else 0.5, "float32")
             reached = (position.astype("float32") + start) * te.const(single_step(scale), "float32")
             return reached.astype("float64") - start.astype("float64")
         if mode == "asymmetric":
             return index * (1.0 / scale)
         half = (index + 0.5) * (1.0 / scale) - 0.5
-        if _choice(call, "method", "linear", _METHODS) == "linear":
+        if _choice(call, "method") == "linear":
             half = te.select(old == new, index, half)
         return te.select(new > 1.0, half, 0.0) if mode == "pytorch_half_pixel" else half
     if mode == "asymmetric":
@@ -147,14 +149,7 @@ def _integer_pixel(call: Call, position: te.Value, extent: Expr, target: Expr, s
     Without a scale, ``floor(at * old / new)`` is exact: both are integers, and no quotient of integers this small rounds up to
     the next. With a scale, its reciprocal must be exact: a power of two.
     """
-    rule = [
-        _choice(call, name, default, known)
-        for name, default, known in (
-            ("method", "linear", _METHODS),
-            ("coordinate_transformation_mode", "half_pixel", _MODES),
-            ("rounding_method", "round", _ROUNDING),
-        )
-    ]
+    rule = [_choice(call, name) for name in _CHOICES]
     if rule != ["nearest_neighbor", "asymmetric", "floor"] or type(extent) is not IntImm or type(target) is not IntImm:
         return None
     old, new = extent.value, target.value
@@ -169,7 +164,7 @@ def _taps(
     call: Call, position: te.Value, extent: Expr, target: Expr, scale: float | None
 ) -> list[tuple[te.Value, te.Value]]:
     """(pixel, weight) of what a target pixel is made of along one axis."""
-    method = _choice(call, "method", "linear", _METHODS)
+    method = _choice(call, "method")
     whole = _integer_pixel(call, position, extent, target, scale)
     if whole is not None:
         return [(whole, te.const(1.0, "float64"))]
@@ -181,7 +176,7 @@ def _taps(
         return te.maximum(te.minimum(pixel, last), 0)
 
     if method == "nearest_neighbor":
-        rounding = _choice(call, "rounding_method", "round", _ROUNDING)
+        rounding = _choice(call, "rounding_method")
         return [(clamp(nearest(x, rounding, te.floor, te.ceil).astype("int64")), one)]
     low = te.floor(x)
     first, offset = low.astype("int64"), x - low
@@ -200,7 +195,7 @@ def _resize(rank: int) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor, size: Any) -> te.Tensor:
         axes = layout_order(call, "layout", _space(rank), _space(rank))[2:]
         shape, dtype, scales = result_dims(call), result_dtype(call), _scales(call, rank)
-        exact = _choice(call, "method", "linear", _METHODS) == "nearest_neighbor"
+        exact = _choice(call, "method") == "nearest_neighbor"
 
         def body(*i: te.Value) -> te.Value:
             taps = [_taps(call, i[a], x.shape[a], shape[a], s) for a, s in zip(axes, scales)]
