@@ -384,9 +384,7 @@ def _policy(reading: Reading) -> Run:
     return lambda batch, ix: put(batch, ix, np.zeros(1, np.uint64))
 
 
-@instruction(
-    "nanosleep", "pmevent", "prefetch", "prefetchu", "discard", "applypriority", "setmaxnreg", "griddepcontrol", "brkpt"
-)
+@instruction("nanosleep", "prefetch", "setmaxnreg", "griddepcontrol")
 def _nothing(reading: Reading) -> Run:
     """Hints that change no value."""
     reading.words.clear()

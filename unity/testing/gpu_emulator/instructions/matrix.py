@@ -102,28 +102,14 @@ class Fragment:
             put(batch, ix, words[:, k].copy())
 
 
-def a_coordinates(rows: int, k: int, bits: int) -> Places:
-    """Elements of A (rows x k): runs of neighbours along k that fill a word lie in one lane."""
+def coordinates(rows: int, columns: int, bits: int) -> Places:
+    """Elements of A: neighbours along its columns that fill a word lie in one lane. B lies as A does where its columns are rows; C
+    and D as a matrix of 16 bits."""
     run = max(1, 32 // bits)
-    i = np.arange(rows * k // WARP)
-    two = rows // 8
-    row = GROUP[:, None] + 8 * (i // run % two)
-    column = MEMBER[:, None] * run + i % run + i // run // two * 4 * run
+    i = np.arange(rows * columns // WARP)
+    row = GROUP[:, None] + 8 * (i // run % (rows // 8))
+    column = MEMBER[:, None] * run + i % run + i // run // (rows // 8) * 4 * run
     return np.broadcast_arrays(row, column)  # type: ignore[return-value]
-
-
-def b_coordinates(k: int, bits: int) -> Places:
-    """Elements of B (k x 8)."""
-    run = max(1, 32 // bits)
-    i = np.arange(k * 8 // WARP)
-    row = MEMBER[:, None] * run + i % run + i // run * 4 * run
-    return np.broadcast_arrays(row, GROUP[:, None])  # type: ignore[return-value]
-
-
-def c_coordinates(rows: int) -> Places:
-    """Elements of C and D (rows x 8)."""
-    i = np.arange(rows * 8 // WARP)
-    return np.broadcast_arrays(GROUP[:, None] + 8 * (i // 2), MEMBER[:, None] * 2 + i % 2)  # type: ignore[return-value]
 
 
 SHAPES = {
@@ -157,9 +143,9 @@ def _mma(reading: Reading) -> Step:
     m, k = [int(v) for v in re.fullmatch(r"m(\d+)n8k(\d+)", shape).groups()]  # type: ignore[union-attr]
     if k not in SHAPES.get((a_type.name, m), ()) or a_type.bits != b_type.bits or a_type.kind == "f" != b_type.kind:
         raise reading.refuse()
-    a = Fragment(a_type, a_coordinates(m, k, a_type.bits), (m, k))
-    b = Fragment(b_type, b_coordinates(k, b_type.bits), (k, 8))
-    c, d = Fragment(c_type, c_coordinates(m), (m, 8)), Fragment(d_type, c_coordinates(m), (m, 8))
+    a = Fragment(a_type, coordinates(m, k, a_type.bits), (m, k))
+    b = Fragment(b_type, coordinates(8, k, b_type.bits)[::-1], (k, 8))
+    c, d = [Fragment(type_, coordinates(m, 8, 16), (m, 8)) for type_ in (c_type, d_type)]
     puts = d.writers(reading, reading.items(0))
     gets = [part.readers(reading, reading.items(n + 1)) for n, part in enumerate((a, b, c))]
 

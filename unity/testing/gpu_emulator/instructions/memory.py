@@ -42,7 +42,7 @@ def _strong(reading: Reading) -> bool:
     return strong
 
 
-@instruction("ld", "ldu")
+@instruction("ld")
 def _ld(reading: Reading) -> Run:
     """ld{.weak, .relaxed, ...}{.space}{.nc}{.hints}{.vector}.type d, [a]"""
     strong = _strong(reading)

@@ -1,4 +1,4 @@
-"""Comparisons, choices and moves: setp, set, selp, slct, mov, and addresses between spaces."""
+"""Comparisons, choices and moves: setp, set, selp, mov, and addresses between spaces."""
 
 from __future__ import annotations
 

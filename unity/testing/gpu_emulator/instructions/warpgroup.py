@@ -19,7 +19,7 @@ from ..machine.rounding import decode
 from ..ptx.program import Number, Vector
 from ..ptx.types import TYPES, UNSIGNED, Type
 from .flow import warp_operation
-from .matrix import Fragment, a_coordinates, c_coordinates, full_warps, product
+from .matrix import Fragment, coordinates, full_warps, product
 from .table import Step, control
 
 Rows = np.ndarray
@@ -108,12 +108,9 @@ def _wgmma(reading: Reading) -> Step:
     signs, trans = numbers[:2] or [1, 1], numbers[2:]
     held = isinstance(reading.operands[1], Vector)
     trans_a, trans_b = (0, trans[0] if trans else 0) if held else (trans[0], trans[1]) if len(trans) == 2 else (0, 0)
-    row, column = c_coordinates(16)
-    group = np.arange(n // 8)
-    coordinates = (np.tile(row, n // 8), (np.tile(column, n // 8) + np.repeat(8 * group, 4)))
-    total = Fragment(d_type, coordinates, (16, n))
+    total = Fragment(d_type, coordinates(16, n, 16), (16, n))
     puts, olds = total.writers(reading, reading.items(0)), total.readers(reading, reading.items(0))
-    left = Fragment(a_type, a_coordinates(16, depth, a_type.bits), (16, depth))
+    left = Fragment(a_type, coordinates(16, depth, a_type.bits), (16, depth))
     a_registers = left.readers(reading, reading.items(1)) if held else []
     a_descriptor = None if held else reading.value(1, B64)
     b_descriptor = reading.value(2, B64)

@@ -47,7 +47,7 @@ class Access:
         self.low = np.int64(width - 1)
         spaces = ("global", "shared") if space == "generic" else (space,)
         program, instruction = reading.program, reading.instruction
-        loads = reading.opcode in ("ld", "ldu")
+        loads = reading.opcode == "ld"
         self.results = tuple([slot_of(reading, one) for one in reading.items(0)]) if loads else ()
         """Registers that a load fills, None for a value that nobody wants: undefined values are told of where they are used."""
         self.sites = {one: program.site(kind, one, instruction, width, atomic, collective) for one in spaces}

@@ -19,9 +19,9 @@ from .reading import Get, Reading, each
 Rows = np.ndarray
 _NO_RESULT = frozenset((
     "st", "red", "cp", "bra", "brx", "ret", "exit", "trap", "call", "bar", "barrier", "stmatrix", "membar", "fence", "prefetch",
-    "prefetchu", "setmaxnreg", "nanosleep", "discard", "applypriority", "griddepcontrol", "brkpt", "pmevent",
+    "setmaxnreg", "nanosleep", "griddepcontrol",
 ))  # fmt: skip
-_USES = frozenset(("st", "atom", "red", "cp", "ld", "ldu"))
+_USES = frozenset(("st", "atom", "red", "cp", "ld"))
 """Instructions that use what they read, besides all that may part lanes or belong to several; others hand it on."""
 
 
