@@ -29,25 +29,18 @@ Places = tuple[np.ndarray, np.ndarray]
 """Row and column of each element: lanes x registers."""
 
 
-def _coordinates(count: int, width: int) -> tuple[Places, Places]:
-    """Elements of A and B whose runs of ``width`` neighbours along k lie in one lane."""
-    i = np.arange(count)
-    run = i // width
-    row = GROUP[:, None] + 8 * (run % 2)
-    column = MEMBER[:, None] * width + i % width + (run // 2) * 4 * width
-    j = np.arange(count // 2)
-    depth = MEMBER[:, None] * width + j % width + (j // width) * 4 * width
-    return (row, column), (depth, np.broadcast_to(GROUP[:, None], depth.shape))
+def matrix_places(rows: int, columns: int, bits: int) -> Places:
+    """Elements of A: neighbours along its columns that fill a word lie in one lane. B lies as A does where its columns are rows; C
+    and D as a matrix of 16 bits."""
+    run = max(1, 32 // bits)
+    i = np.arange(rows * columns // WARP)
+    row = GROUP[:, None] + 8 * (i // run % (rows // 8))
+    column = MEMBER[:, None] * run + i % run + i // run // (rows // 8) * 4 * run
+    return np.broadcast_arrays(row, column)  # type: ignore[return-value]
 
 
-LAYOUTS: dict[tuple[str, int], tuple[Places, Places]] = {
-    ("m16n8k8", 32): _coordinates(4, 1),
-    ("m16n8k8", 16): _coordinates(4, 2), ("m16n8k16", 16): _coordinates(8, 2), ("m16n8k16", 8): _coordinates(8, 4),
-    ("m16n8k32", 8): _coordinates(16, 4),
-}  # fmt: skip
-"""Places of A and B by shape and bits of their elements."""
-_I = np.arange(4)
-ACCUMULATOR: Places = (GROUP[:, None] + 8 * (_I // 2), MEMBER[:, None] * 2 + _I % 2)
+FORMS = {("m16n8k8", 32), ("m16n8k8", 16), ("m16n8k16", 16), ("m16n8k16", 8), ("m16n8k32", 8)}
+"""Shapes, and bits of the elements of A and B."""
 
 
 def _text(call: Call, index: int) -> str:
@@ -67,8 +60,11 @@ def _mma(compiler: ExprCompiler, call: Call) -> Effect:
     """Arguments: shape, layouts of A and B, types of A, B, C, then pointer and offset of A, B, C, saturate."""
     shape, wave = _text(call, 0), compiler.wave
     a_type, b_type, c_type = _type(call, 3), _type(call, 4), _type(call, 5)
-    layout = LAYOUTS.get((shape, a_type.bits))
-    if layout is None or a_type.bits != b_type.bits or (_text(call, 1), _text(call, 2)) != ("row", "col"):
+    if (
+        (shape, a_type.bits) not in FORMS
+        or a_type.bits != b_type.bits
+        or (_text(call, 1), _text(call, 2)) != ("row", "col")
+    ):
         text = f"T.ptx_mma {shape} of {a_type.name}, {_text(call, 1)} by {_text(call, 2)}"
         raise InterpreterError("E369", text, call.span)
     if getattr(call.args[12], "value", 0):
@@ -78,8 +74,9 @@ def _mma(compiler: ExprCompiler, call: Call) -> Effect:
     c = Operand(compiler, call, 10, c_type, "load")
     d = Operand(compiler, call, 10, c_type, "store")
     k = int(shape.rpartition("k")[2])
-    (a_row, a_column), (b_row, b_column) = layout
-    c_row, c_column = ACCUMULATOR
+    a_row, a_column = matrix_places(16, k, a_type.bits)
+    b_column, b_row = matrix_places(8, k, b_type.bits)
+    c_row, c_column = matrix_places(16, 8, 16)
 
     def run(mask: Mask) -> None:
         warps = full_warps(wave, mask, call)
@@ -108,8 +105,7 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Effect:
     target = Operand(compiler, call, 3, dtype, "store")
     source = Operand(compiler, call, 5, dtype, "load", "shared")
     wide = 4 * each
-    row = np.broadcast_to(GROUP[:, None], (WARP, each))
-    column = MEMBER[:, None] * each + np.arange(each)
+    row, column = matrix_places(8, wide, 32 // each)
     if trans:
         row, column = column, row
 

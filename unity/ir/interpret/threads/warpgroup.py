@@ -17,7 +17,7 @@ from .expressions import ExprCompiler
 from .fragments import full_warps, multiply_add
 from .intrinsics import Done, Effect, Products, group_calls, instruction
 from .lanes import WARP, Mask
-from .mma import GROUP, LAYOUTS, MEMBER
+from .mma import matrix_places
 from .operands import Operand
 from .wave import Wave
 
@@ -79,11 +79,11 @@ def _product(compiler: ExprCompiler, call: Call) -> Effect:
     a_cells = np.arange(16)[:, None] * next_row + k * next_step
     a = _Tile(compiler, call, 6, form.operand, width, a_cells) if not form.a_in_registers else None
     registers = Operand(compiler, call, 6, form.operand, "load") if form.a_in_registers else None
-    (a_row, a_column), _ = LAYOUTS[("m16n8k16", 16) if item == 2 else ("m16n8k32", 8)]
+    a_row, a_column = matrix_places(16, depth, 8 * item)
     d = Operand(compiler, call, 10, form.total, "store")
     before = Operand(compiler, call, 10, form.total, "load")
-    e = np.arange(form.columns // 2)
-    d_row, d_column = GROUP[:, None] + 8 * (e % 4 // 2), 8 * (e // 4) + 2 * MEMBER[:, None] + e % 2
+    d_row, d_column = matrix_places(16, form.columns, 16)
+    count = form.columns // 2
     adds = compiler.visit(call.args[13])
 
     def run(mask: Mask) -> None:
@@ -102,18 +102,18 @@ def _product(compiler: ExprCompiler, call: Call) -> Effect:
         notes.append(note)
         total = np.zeros((len(warps), 16, form.columns), form.total.numpy)
         products = wave.record(Products, wave.batch.size)
-        storage, addresses = d.addresses(mask, len(e), lanes)
+        storage, addresses = d.addresses(mask, count, lanes)
         keys = [(id(storage), int(warp)) for warp in warps]
         kept = wave.rows(adds(mask), np.bool_)[warps]
         if kept.any():
             if all([key in products.sums for key in keys]):
-                at = storage.element_indices(addresses.ravel(), form.total.itemsize, np.repeat(lanes, len(e)))
+                at = storage.element_indices(addresses.ravel(), form.total.itemsize, np.repeat(lanes, count))
                 old = storage.typed(form.total)[at].reshape(len(warps), WARP, -1)
             else:
-                old = before.read(mask, len(e), lanes)
+                old = before.read(mask, count, lanes)
             total[:, d_row, d_column] = np.where(kept[:, None, None], old, 0)
         made = multiply_add(left, right, total, form.total)[:, d_row, d_column]
-        values, owners = made.reshape(-1), np.repeat(lanes, len(e))
+        values, owners = made.reshape(-1), np.repeat(lanes, count)
         d.store(storage, addresses.ravel(), owners, values, False)
         cells = d.cells(storage, addresses.ravel(), owners)
         for key in keys:

@@ -1,7 +1,7 @@
 """Matrix instructions of a warp: mma.sync, wmma, ldmatrix, stmatrix.
 
-Which lane holds which element of an ``mma`` follows the PTX ISA 9.0, section "Warp Level Matrix Multiply-Accumulate Instructions":
-group = lane / 4, member = lane % 4. The layout of ``wmma`` fragments is the machine's secret; here it is the row-major order.
+Which lane holds which element of an ``mma`` is what the thread checker says (``matrix_places``). The layout of ``wmma`` fragments
+is the machine's secret; here it is the row-major order.
 Products are exact and summed in double precision, then rounded once; the machine's order of additions is not known.
 """
 
@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from ....ir.interpret.threads.lanes import WARP
+from ....ir.interpret.threads.mma import Places, matrix_places
 from ..machine.access import Access
 from ..machine.batch import Batch, Index
 from ..machine.findings import LAUNCH_FAILED
@@ -24,9 +25,6 @@ from .memory import space_of
 from .table import Step, control
 
 Rows = np.ndarray
-GROUP, MEMBER = np.arange(WARP) // 4, np.arange(WARP) % 4
-Places = tuple[Rows, Rows]
-"""Row and column of each element: lanes x elements."""
 B32 = TYPES["b32"]
 
 
@@ -102,16 +100,6 @@ class Fragment:
             put(batch, ix, words[:, k].copy())
 
 
-def coordinates(rows: int, columns: int, bits: int) -> Places:
-    """Elements of A: neighbours along its columns that fill a word lie in one lane. B lies as A does where its columns are rows; C
-    and D as a matrix of 16 bits."""
-    run = max(1, 32 // bits)
-    i = np.arange(rows * columns // WARP)
-    row = GROUP[:, None] + 8 * (i // run % (rows // 8))
-    column = MEMBER[:, None] * run + i % run + i // run // (rows // 8) * 4 * run
-    return np.broadcast_arrays(row, column)  # type: ignore[return-value]
-
-
 SHAPES = {
     ("f16", 16): (8, 16), ("bf16", 16): (8, 16), ("tf32", 16): (4, 8), ("f64", 16): (4, 8, 16), ("f64", 8): (4,),
     ("e4m3", 16): (16, 32), ("e5m2", 16): (16, 32), ("s8", 16): (16, 32), ("u8", 16): (16, 32), ("s8", 8): (16,), ("u8", 8): (16,),
@@ -143,9 +131,9 @@ def _mma(reading: Reading) -> Step:
     m, k = [int(v) for v in re.fullmatch(r"m(\d+)n8k(\d+)", shape).groups()]  # type: ignore[union-attr]
     if k not in SHAPES.get((a_type.name, m), ()) or a_type.bits != b_type.bits or a_type.kind == "f" != b_type.kind:
         raise reading.refuse()
-    a = Fragment(a_type, coordinates(m, k, a_type.bits), (m, k))
-    b = Fragment(b_type, coordinates(8, k, b_type.bits)[::-1], (k, 8))
-    c, d = [Fragment(type_, coordinates(m, 8, 16), (m, 8)) for type_ in (c_type, d_type)]
+    a = Fragment(a_type, matrix_places(m, k, a_type.bits), (m, k))
+    b = Fragment(b_type, matrix_places(8, k, b_type.bits)[::-1], (k, 8))
+    c, d = [Fragment(type_, matrix_places(m, 8, 16), (m, 8)) for type_ in (c_type, d_type)]
     puts = d.writers(reading, reading.items(0))
     gets = [part.readers(reading, reading.items(n + 1)) for n, part in enumerate((a, b, c))]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ....ir.interpret.threads.barriers import swizzled
 from ....ir.interpret.threads.lanes import WARP
+from ....ir.interpret.threads.mma import matrix_places
 from ..machine.batch import Batch, Index
 from ..machine.findings import ILLEGAL_ADDRESS, LAUNCH_FAILED, finding
 from ..machine.reading import Get, Reading, each
@@ -19,7 +20,7 @@ from ..machine.rounding import decode
 from ..ptx.program import Number, Vector
 from ..ptx.types import TYPES, UNSIGNED, Type
 from .flow import warp_operation
-from .matrix import Fragment, coordinates, full_warps, product
+from .matrix import Fragment, full_warps, product
 from .table import Step, control
 
 Rows = np.ndarray
@@ -108,9 +109,9 @@ def _wgmma(reading: Reading) -> Step:
     signs, trans = numbers[:2] or [1, 1], numbers[2:]
     held = isinstance(reading.operands[1], Vector)
     trans_a, trans_b = (0, trans[0] if trans else 0) if held else (trans[0], trans[1]) if len(trans) == 2 else (0, 0)
-    total = Fragment(d_type, coordinates(16, n, 16), (16, n))
+    total = Fragment(d_type, matrix_places(16, n, 16), (16, n))
     puts, olds = total.writers(reading, reading.items(0)), total.readers(reading, reading.items(0))
-    left = Fragment(a_type, coordinates(16, depth, a_type.bits), (16, depth))
+    left = Fragment(a_type, matrix_places(16, depth, a_type.bits), (16, depth))
     a_registers = left.readers(reading, reading.items(1)) if held else []
     a_descriptor = None if held else reading.value(1, B64)
     b_descriptor = reading.value(2, B64)
