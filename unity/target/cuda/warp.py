@@ -124,8 +124,8 @@ _FLOAT_SUM = """  %own.high = shl i32 %own, 16
 
 
 def _addition(symbol: str, dtype: DataType) -> str:
-    """A function that adds to a number of 8 or 16 bits by exchanging the word in which it lies, until nobody else did meanwhile. Its
-    first guess is a word of zeros: a look at memory would be no atomic one."""
+    """A function that adds to a number of 8 or 16 bits by exchanging the word in which it lies, until nobody else did meanwhile.
+    Its first guess is a word of zeros: a look at memory would be no atomic one."""
     bits = f"i{dtype.bits}"
     return f"""define internal {bits} {symbol}(ptr %at, {bits} %x) noinline nounwind {{
 entry:

@@ -218,26 +218,9 @@ def inline_reads(stmt: Stmt, found: Definition) -> Stmt:
     return made
 
 
-class _Remover(Mover):
-    """Takes a block and the allocation of its buffer away, with the loops that become empty."""
-
-    def __init__(self, realize: BlockRealize, buffer: Buffer) -> None:
-        super().__init__({id(realize): NOTHING})
-        self.buffer = buffer
-
-    def enter(self, node: Any) -> Any | None:
-        is_allocation = type(node) is AllocBuffer and node.buffer is self.buffer
-        return NOTHING if is_allocation else super().enter(node)
-
-    def leave(self, node: Any) -> Any:
-        if type(node) is Block and self.buffer in node.alloc_buffers:
-            return replace(node, alloc_buffers=tuple([b for b in node.alloc_buffers if b is not self.buffer]))
-        return super().leave(node)
-
-
 def remove_block(body: Stmt, realize: BlockRealize, buffer: Buffer) -> Stmt:
     """The body without a block, without the loops around it alone, and without the allocation of ``buffer``."""
-    made: Stmt = _Remover(realize, buffer)(body)
+    made: Stmt = Mover({id(realize): NOTHING}, dropped=buffer)(body)
     return made
 
 

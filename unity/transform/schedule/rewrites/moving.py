@@ -7,9 +7,22 @@ becomes empty disappears.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ....ir.stmt import NOTHING, Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, flat_statements, is_nothing
+from ....ir.buffer import Buffer
+from ....ir.stmt import (
+    NOTHING,
+    AllocBuffer,
+    Block,
+    BlockRealize,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    flat_statements,
+    is_nothing,
+)
 from ....ir.walk import StatementRewriter
 from ....support.recursion import deep_recursion
 from ..core.sref import Sref, items_below, items_in
@@ -17,11 +30,13 @@ from ..core.state import ScheduleState
 
 
 class Mover(StatementRewriter):
-    """Replaces statements by identity, and records which block became which in ``blocks``."""
+    """Replaces statements by identity, takes the allocation of a ``dropped`` buffer away, and records which block became which in
+    ``blocks``."""
 
-    def __init__(self, moves: Mapping[int, Stmt]) -> None:
+    def __init__(self, moves: Mapping[int, Stmt], dropped: Buffer | None = None) -> None:
         super().__init__()
         self.moves = moves
+        self.dropped = dropped
         self.blocks: dict[Block, Block] = {}
 
     def visit(self, node: Any) -> Any:
@@ -31,9 +46,12 @@ class Mover(StatementRewriter):
         return made
 
     def enter(self, node: Any) -> Any | None:
-        return self.moves.get(id(node))
+        is_dropped = type(node) is AllocBuffer and node.buffer is self.dropped
+        return NOTHING if is_dropped else self.moves.get(id(node))
 
     def leave(self, node: Any) -> Any:
+        if type(node) is Block and self.dropped in node.alloc_buffers:
+            return replace(node, alloc_buffers=tuple([b for b in node.alloc_buffers if b is not self.dropped]))
         if type(node) is For and is_nothing(node.body):
             return NOTHING
         if type(node) is IfThenElse and is_nothing(node.then_case) and is_nothing(node.else_case):
