@@ -53,9 +53,10 @@ class PrimVerifier:
         self.ret_ty: Any = None
         self.handlers: dict[type, Callable[[Any], None]] = {
             SeqStmt: self._seq, For: self._for, While: self._while, IfThenElse: self._if, Bind: self._bind,
-            BufferStore: self._store, Evaluate: self._evaluate, AllocBuffer: self._alloc, AllocConst: self._alloc,
-            DeclBuffer: self._decl, AttrStmt: self._attr, AssertStmt: self._assert, BlockRealize: self._realize,
-            Break: self._jump, Continue: self._jump, Return: self._return,
+            BufferStore: self._store, AllocBuffer: self._alloc, AllocConst: self._alloc, DeclBuffer: self._decl, AttrStmt: self._attr,
+            BlockRealize: self._realize, Break: self._jump, Continue: self._jump, Return: self._return,
+            Evaluate: lambda stmt: self.expr.statement(stmt.value),
+            AssertStmt: lambda stmt: self.expr.condition(stmt.cond, "an assertion"),
         }  # fmt: skip
 
     def function(self, fn: PrimFunc) -> None:
@@ -211,12 +212,6 @@ class PrimVerifier:
         if declared is not given:
             self.report.add("E341", f"{stmt.var.name} is {declared}, its value {given}", stmt)
         self._define_var(stmt.var)
-
-    def _evaluate(self, stmt: Evaluate) -> None:
-        self.expr.statement(stmt.value)
-
-    def _assert(self, stmt: AssertStmt) -> None:
-        self.expr.condition(stmt.cond, "an assertion")
 
     def _store(self, stmt: BufferStore) -> None:
         self.expr(stmt.value)

@@ -65,7 +65,7 @@ class ScalarVerifier:
         self.vars: set[Var] = set()
         self.buffers: set[Buffer] = set()
         self.handlers: dict[type, Callable[[Any], None]] = {
-            Var: self._var, IntImm: self._int, FloatImm: self._float, StringImm: self._nothing, Cast: self._cast,
+            Var: self._var, IntImm: self._int, FloatImm: self._float, StringImm: lambda expr: None, Cast: self._cast,
             And: self._logical, Or: self._logical, Not: self._not, Select: self._select, BufferLoad: self._load,
             Ramp: self._ramp, Broadcast: self._broadcast, Shuffle: self._shuffle, Let: self._let, Call: self._call,
             Reduce: self._reduce,
@@ -104,9 +104,6 @@ class ScalarVerifier:
             self.bad(expr, f"{what} must be an integer, got {dtype}")
         elif like is not None and dtype is not like:
             self.bad(expr, f"{what} must be {like.name}, got {dtype.name}")
-
-    def _nothing(self, expr: Expr) -> None:
-        return
 
     def _var(self, expr: Var) -> None:
         if expr not in self.vars:

@@ -67,10 +67,12 @@ class GraphEvaluator:
         self.required: dict[Call, list[tuple[Expr, Expr]]] = {}
         """Dimensions that a call needs to be equal and that its type rule could not compare."""
         self.handlers: dict[type, Callable[[Any, Env], Any]] = {
-            Var: self._var, Constant: self._constant, Tuple: self._tuple,
-            TupleGetItem: self._get_item, ShapeExpr: self._shape, If: self._if, SeqExpr: self._seq, Call: self._call,
-            Function: self._function, GlobalVar: self._global, ExternFunc: self._extern, StringImm: self._plain,
-            DataTypeImm: self._plain, IntImm: self._scalar, FloatImm: self._scalar,
+            Var: self._var, Constant: self._constant, TupleGetItem: self._get_item, If: self._if, SeqExpr: self._seq,
+            Call: self._call, IntImm: self._scalar, FloatImm: self._scalar, Function: FunctionValue,
+            Tuple: lambda expr, env: tuple([self.visit(f, env) for f in expr.fields]),
+            ShapeExpr: lambda expr, env: ShapeValue([int(self._scalar(v, env)) for v in expr.values]),
+            GlobalVar: lambda expr, env: FunctionValue(expr.name), ExternFunc: lambda expr, env: registered(expr.name, expr.span),
+            StringImm: lambda expr, env: expr.value, DataTypeImm: lambda expr, env: expr.value,
         }  # fmt: skip
 
     def visit(self, expr: Expr, env: Env) -> Any:
@@ -116,9 +118,6 @@ class GraphEvaluator:
             closure = self.compiled[expr] = self.scalars.visit(expr)
         return closure(env)
 
-    def _plain(self, expr: StringImm | DataTypeImm, env: Env) -> Any:
-        return expr.value
-
     def _constant(self, expr: Constant, env: Env) -> View:
         view = self.constants.get(expr)
         if view is None:
@@ -129,17 +128,11 @@ class GraphEvaluator:
             self.constants[expr] = view
         return view
 
-    def _tuple(self, expr: Tuple, env: Env) -> tuple[Any, ...]:
-        return tuple([self.visit(f, env) for f in expr.fields])
-
     def _get_item(self, expr: TupleGetItem, env: Env) -> Any:
         value = self.visit(expr.tuple_value, env)
         if not isinstance(value, tuple) or not 0 <= expr.index < len(value):
             raise InterpreterError("E321", f"there is no field {expr.index} in this value", expr.span)
         return value[expr.index]
-
-    def _shape(self, expr: ShapeExpr, env: Env) -> ShapeValue:
-        return ShapeValue([int(self._scalar(v, env)) for v in expr.values])
 
     def _if(self, expr: If, env: Env) -> Any:
         cond = scalar_of(self.visit(expr.cond, env))
@@ -163,15 +156,6 @@ class GraphEvaluator:
             what = f"the value of {binding.var.name}"
             env[binding.var] = self._checked(binding.var.ty, value, env, what, binding.span)
         return self.visit(expr.body, env)
-
-    def _function(self, expr: Function, env: Env) -> FunctionValue:
-        return FunctionValue(expr, env)
-
-    def _global(self, expr: GlobalVar, env: Env) -> FunctionValue:
-        return FunctionValue(expr.name)
-
-    def _extern(self, expr: ExternFunc, env: Env) -> Any:
-        return registered(expr.name, expr.span)
 
     # ---- calls
 
