@@ -53,8 +53,8 @@ class PrimVerifier:
         self.ret_ty: Any = None
         self.handlers: dict[type, Callable[[Any], None]] = {
             SeqStmt: self._seq, For: self._for, While: self._while, IfThenElse: self._if, Bind: self._bind,
-            BufferStore: self._store, AllocBuffer: self._alloc, AllocConst: self._alloc, DeclBuffer: self._decl, AttrStmt: self._attr,
-            BlockRealize: self._realize, Break: self._jump, Continue: self._jump, Return: self._return,
+            BufferStore: self._store, AllocBuffer: self._alloc, AllocConst: self._alloc, DeclBuffer: self._decl,
+            AttrStmt: self._attr, BlockRealize: self._realize, Break: self._jump, Continue: self._jump, Return: self._return,
             Evaluate: lambda stmt: self.expr.statement(stmt.value),
             AssertStmt: lambda stmt: self.expr.condition(stmt.cond, "an assertion"),
         }  # fmt: skip
