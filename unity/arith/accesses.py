@@ -12,7 +12,7 @@ from typing import Any
 
 from ..ir.buffer import Buffer
 from ..ir.build import add, const, dtype_of, eq, logical_not, mul
-from ..ir.expr import Call, IntImm, Op, Var
+from ..ir.expr import Call, IntImm, Var
 from ..ir.function import PrimFunc, may_alias
 from ..ir.node import replace
 from ..ir.scalar import (  # fmt: skip
@@ -69,10 +69,6 @@ def judge(fn: PrimFunc) -> tuple[list[AccessVerdict], int]:
     return walk.found, walk.count
 
 
-def _op_name(expr: Any) -> str:
-    return expr.op.name if type(expr) is Call and type(expr.op) is Op else ""
-
-
 def _is_pointer(arg: Any) -> bool:
     return isinstance(arg, Var) and (type(arg.ty) is PointerType or dtype_of(arg).code == "handle")
 
@@ -98,7 +94,7 @@ def _leaves(stmt: Stmt) -> bool:
     """True if control never continues after the statement."""
     if type(stmt) is SeqStmt:
         return bool(stmt.stmts) and _leaves(stmt.stmts[-1])
-    return isinstance(stmt, (Break, Continue, Return)) or (type(stmt) is Evaluate and _op_name(stmt.value) in _LEAVE)
+    return isinstance(stmt, (Break, Continue, Return)) or (type(stmt) is Evaluate and stmt.value.op_name in _LEAVE)
 
 
 class _Walk:
@@ -112,7 +108,9 @@ class _Walk:
         for node in nodes:
             if type(node) is Call and any([_is_pointer(arg) for arg in node.args]):
                 opaque = True
-            leaves = leaves or isinstance(node, (Break, Continue, Return)) or _op_name(node) in _LEAVE
+            leaves = (
+                leaves or isinstance(node, (Break, Continue, Return)) or (type(node) is Call and node.op_name in _LEAVE)
+            )
         self.written = None if opaque else written
         self.scope = Scope(uncertain=leaves)
         self.judge = Judge(fn)
@@ -198,7 +196,7 @@ class _Walk:
             self.expr(stmt.cond)
             self.guard(stmt.cond)
         elif kind is Evaluate:
-            if _op_name(stmt.value) == "T.assume":
+            if stmt.value.op_name == "T.assume":
                 self.guard(stmt.value.args[0])
             else:
                 self.expr(stmt.value)
@@ -274,7 +272,7 @@ class _Walk:
         kind = type(expr)
         if kind is Var or kind is IntImm or Expr not in kind.__mro__:
             return
-        name = _op_name(expr)
+        name = expr.op_name
         if kind is BufferLoad:
             for index in expr.indices:
                 self.expr(index)

@@ -8,6 +8,7 @@ a parameter counts once however often it is touched, and no more elements count 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from ..ir.buffer import Buffer
@@ -23,10 +24,12 @@ from ..ir.walk import children, collect, free_vars, substitute
 from ..support.errors import UnityError
 from .analyzer import Analyzer
 from .formula import NoFormula, from_formula, to_formula
+from .views import elements_of
 
 WORK = "tir.work"
 """Attribute of a scheduled program: formulas (`formula.py`) of the operations, bytes read and bytes written of its source."""
-_MATH = {f"T.{name}" for name in UNARY_MATH + BINARY_MATH}
+MATH_CALLS = frozenset([f"T.{name}" for name in UNARY_MATH + BINARY_MATH])
+"""Mathematical functions."""
 TYPICAL = 64
 """Value of a symbol where two counts must be compared that no proof orders."""
 
@@ -52,7 +55,7 @@ def _flops(expr: Node) -> int:
         if type(node) in ARITHMETIC and node.ty.dtype.is_float:
             total += lanes
         elif isinstance(node, Call) and type(node.op) is Op:
-            if node.op.name in _MATH:
+            if node.op.name in MATH_CALLS:
                 total += lanes
             elif node.op.name == "T.fma":
                 total += 2 * lanes
@@ -174,12 +177,7 @@ def cost_of(fn: PrimFunc) -> Cost:
         for param in fn.buffer_map.values():
             counts = [count for buffer, count in touched.items() if buffer.data is param.data]
             if counts:
-                size: Expr = one
-                for extent in param.shape:
-                    size = mul(size, _as_int64(extent))
-                accesses = counts[0]
-                for count in counts[1:]:
-                    accesses = add(accesses, count)
-                total = add(total, mul(_smaller(size, ana.simplify(accesses)), param.dtype.itemsize))
+                accesses = ana.simplify(reduce(add, counts))
+                total = add(total, mul(_smaller(elements_of(param), accesses), param.dtype.itemsize))
         totals.append(ana.simplify(total))
     return Cost(ana.simplify(flops), totals[0], totals[1])

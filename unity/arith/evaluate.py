@@ -42,7 +42,7 @@ def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
             return None if value is None else 1 - value
         case Cast(inner) if dtype_of(expr).is_integral and not dtype_of(inner).is_float:
             return _wrapped(evaluate(inner, assignment), expr)
-        case Select(cond, yes, no):
+        case Select(cond, yes, no) | Call(Op("T.if_then_else"), (cond, yes, no)):
             chosen = evaluate(cond, assignment)
             return None if chosen is None else evaluate(yes if chosen else no, assignment)
         case Call(Op(called), (a, b)) if called in BITS:
@@ -52,9 +52,6 @@ def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
             return _wrapped(BITS[called](left, right), expr)
         case Call(Op("T.likely"), (a,)):
             return evaluate(a, assignment)
-        case Call(Op("T.if_then_else"), (cond, yes, no)):
-            chosen = evaluate(cond, assignment)
-            return None if chosen is None else evaluate(yes if chosen else no, assignment)
     return None
 
 

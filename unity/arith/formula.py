@@ -15,10 +15,7 @@ from ..ir.expr import Call, IntImm, Var
 from ..ir.scalar import OPERATOR_NAMES, Cast, Not, Select, is_binary
 from ..ir.types import Expr, PrimType
 
-_CALLS = {
-    "T.truncdiv": "truncdiv", "T.truncmod": "truncmod", "T.floordiv": "floordiv",
-    "T.floormod": "floormod",
-}  # fmt: skip
+_CALLS = ("T.truncdiv", "T.truncmod", "T.floordiv", "T.floormod")
 
 
 class NoFormula(Exception):
@@ -74,7 +71,7 @@ def to_formula(expr: Expr, symbol_of: Callable[[Var], int]) -> Dim:
         if op_name == "T.if_then_else":
             return ("select", *[to_formula(a, symbol_of) for a in expr.args])
         if op_name in _CALLS:
-            return _fitting(expr, (_CALLS[op_name], *[_operand(a, symbol_of) for a in expr.args]))
+            return _fitting(expr, (op_name.removeprefix("T."), *[_operand(a, symbol_of) for a in expr.args]))
     raise NoFormula(expr)
 
 

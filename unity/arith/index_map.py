@@ -48,16 +48,26 @@ class IndexMap(Node):
         mapping_function: Callable[..., Any], ndim: int | None = None, *, index_dtype: str = "int64"
     ) -> IndexMap:
         """The map that a function of indices says, e.g. ``lambda i, j: [i // 4, j, i % 4]``; ``ndim``: how many indices a function
-        of ``*indices`` takes. Raises TypeRuleError E207 where that is not said."""
+        of ``*indices`` takes. Raises TypeRuleError E207 where that is not said, where it takes another number, and for results that
+        are no integers."""
         parameters = inspect.signature(mapping_function).parameters.values()
-        names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-        if len(names) < len(parameters) and ndim is None:
+        first = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.KEYWORD_ONLY)]
+        last = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        takes, is_open = len(first) + len(last), len(first) + len(last) < len(parameters)
+        if is_open and ndim is None:
             raise TypeRuleError("E207", "a function of *indices does not say how many", help="give ndim")
-        names += [f"i{k}" for k in range(len(names), ndim or 0)]
-        variables = [index_var(name, index_dtype) for name in names]
-        made = mapping_function(*variables)
-        given = list(made) if isinstance(made, (list, tuple)) else [made]
-        finals = [item if isinstance(item, Expr) else const(item, index_dtype) for item in given]
+        if ndim is not None and (takes > ndim or (takes < ndim and not is_open)):
+            raise TypeRuleError("E207", f"the index map takes {takes} indices, {ndim} are mapped",
+                                help=f"write lambda {', '.join([f'i{k}' for k in range(ndim)])}: (...)")  # fmt: skip
+        names = [*first, *[f"i{k}" for k in range(len(first), (ndim or 0) - len(last))]]
+        variables = [index_var(name, index_dtype) for name in (*names, *last)]
+        made = mapping_function(*variables[: len(names)], **dict(zip(last, variables[len(names) :])))
+        finals: list[Expr] = []
+        for result in made if isinstance(made, (list, tuple)) else [made]:
+            item = getattr(result, "expr", result)  # of a te.Value
+            if not isinstance(item, (Expr, int)):
+                raise TypeRuleError("E207", f"an index map gives integer expressions of its indices, got {item!r}")
+            finals.append(item if isinstance(item, Expr) else const(item, index_dtype))
         return IndexMap(tuple(variables), tuple(finals))
 
     def with_dtype(self, dtype: str) -> IndexMap:

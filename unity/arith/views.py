@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from ..ir.buffer import Buffer
 from ..ir.build import add, cast, const, mul
@@ -35,6 +36,11 @@ def owners(fn: PrimFunc) -> dict[Var, Buffer]:
     return {buffer.data: buffer for buffer in buffers if not buffer.strides and buffer.elem_offset is None}
 
 
+def elements_of(buffer: Buffer) -> Expr:
+    """The elements of a compact buffer."""
+    return reduce(mul, [cast(extent, "int64") for extent in buffer.shape], _number(1))
+
+
 def byte_range(view: Buffer, indices: Sequence[Expr], owner: Buffer) -> ByteRange | None:
     """The bytes of an element of a view; None where an element is not a whole number of bytes."""
     if any([buffer.dtype.bits % 8 or buffer.dtype.scalable for buffer in (view, owner)]):
@@ -47,9 +53,7 @@ def byte_range(view: Buffer, indices: Sequence[Expr], owner: Buffer) -> ByteRang
     offset = _number(0) if view.elem_offset is None else cast(view.elem_offset, "int64")
     for index, stride in zip(indices, strides):
         offset = add(offset, mul(cast(index, "int64"), cast(stride, "int64")))
-    size = _bytes(owner)
-    for extent in owner.shape:
-        size = mul(size, cast(extent, "int64"))
+    size = mul(_bytes(owner), elements_of(owner))
     first = mul(offset, _bytes(view))
     return ByteRange(owner, first, add(first, _bytes(view)), size)
 

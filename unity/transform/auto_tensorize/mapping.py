@@ -7,8 +7,9 @@ iterators that select the same operands, to be fused (a convolution becomes a pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ...arith.index_map import IndexMap
 from ...ir.buffer import Buffer
@@ -23,6 +24,8 @@ from ...support.recursion import deep_recursion
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import slope
 from .pairing import Pairing, describe, pairings
+
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True, frozen=True)
@@ -71,24 +74,26 @@ def loops_of_description(
     sch: Schedule, block: BlockRV, desc_func: PrimFunc, allow_padding: bool = False, number: int | None = None
 ) -> tuple[Pairing, TensorizeInfo] | str:
     """The accesses and loops of ``get_tensorize_loop_mapping``, or what is in its way; ``number``: of the pairing wanted."""
+    return _first(sch, block, desc_func, lambda pairing: _loops(sch, block, pairing, allow_padding), number)
+
+
+def _first(
+    sch: Schedule, block: BlockRV, desc_func: PrimFunc, find: Callable[[Pairing], _T | str], number: int | None = None
+) -> tuple[Pairing, _T] | str:
+    """The first pairing with the description of which something is found, and that; first come those whose operands lie most like
+    the description's. Else the first reason."""
     with deep_recursion():
-        pairings = _pairings(sch, block, desc_func)
-        if isinstance(pairings, str):
-            return pairings
+        description = describe(desc_func)
+        found = description if isinstance(description, str) else pairings(description, sch.get(block))
+        if isinstance(found, str):
+            return found
         reason = ""
-        for pairing in [pairing for pairing in pairings if number in (None, pairing.number)]:
-            found = _loops(sch, block, pairing, allow_padding)
-            if not isinstance(found, str):
-                return pairing, found
-            reason = reason or found
+        for pairing in sorted(found, key=_score, reverse=True):
+            made = find(pairing) if number in (None, pairing.number) else reason
+            if not isinstance(made, str):
+                return pairing, made
+            reason = reason or made
         return reason
-
-
-def _pairings(sch: Schedule, block: BlockRV, desc_func: PrimFunc) -> list[Pairing] | str:
-    """Pairings with the description; first those whose operands lie most like the description's."""
-    description = describe(desc_func)
-    found = description if isinstance(description, str) else pairings(description, sch.get(block))
-    return found if isinstance(found, str) else sorted(found, key=_score, reverse=True)
 
 
 def _score(pairing: Pairing) -> int:
@@ -184,17 +189,7 @@ def is_tensorizable(sch: Schedule, block: BlockRV, desc_func: PrimFunc) -> bool:
 
 def iterators_of_description(sch: Schedule, block: BlockRV, desc_func: PrimFunc) -> tuple[Pairing, IndexMap] | str:
     """The accesses and the map of ``get_auto_tensorize_mapping_info``, or what is in its way."""
-    with deep_recursion():
-        pairings = _pairings(sch, block, desc_func)
-        if isinstance(pairings, str):
-            return pairings
-        reason = ""
-        for pairing in pairings:
-            found = _fused(pairing)
-            if not isinstance(found, str):
-                return pairing, found
-            reason = reason or found
-        return reason
+    return _first(sch, block, desc_func, _fused)
 
 
 def _fused(pairing: Pairing) -> IndexMap | str:

@@ -12,11 +12,10 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from ...ir.build import int_value
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace as with_fields
-from ...ir.types import Expr
 from ...ir.verifier.verifier import violations
 from ...ir.walk import free_vars, substitute
 from ...support.arguments import guarded_class
@@ -24,6 +23,7 @@ from ...support.errors import ArgumentError, InternalError, ScheduleError, Unity
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
 from ...support.source import Span
+from ...te.value import to_scalar
 from .core.refuse import LEVELS, Refused
 from .core.registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .core.sref import Sref
@@ -276,11 +276,10 @@ class Schedule(Primitives):
 
     def _resolve(self, rv: Any) -> Any:
         if isinstance(rv, ExprRV):
-            known = {v: _imm(self._symbols[v]) for v in free_vars(rv.expr) if v in self._symbols}
-            missing = [v.name for v in free_vars(rv.expr) if v not in known]
+            missing = [v.name for v in free_vars(rv.expr) if v not in self._symbols]
             if missing:
                 raise ScheduleError("E402", f"{missing[0]} is not a value of this schedule")
-            value: Any = substitute(rv.expr, known)
+            value: Any = substitute(rv.expr, {v: to_scalar(self._symbols[v], "int64") for v in free_vars(rv.expr)})
             return int_value(value, value)
         found = self._symbols.get(rv) if isinstance(rv, RandomVar) else None
         if found is None:
@@ -342,10 +341,6 @@ def _place(values: list[Any]) -> Span | None:
         if isinstance(part, Sref)
     ]
     return next((span for node in nodes if (span := getattr(node, "span", None)) is not None), None)
-
-
-def _imm(value: Any) -> Expr:
-    return value if isinstance(value, Expr) else IntImm(value, ExprRV().expr.ty)  # type: ignore[arg-type]
 
 
 def method(row: Row) -> Any:

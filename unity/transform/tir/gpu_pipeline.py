@@ -34,9 +34,8 @@ from .threads.thread_sync import thread_sync
 from .threads.unify_thread_binding import unify_thread_binding
 from .threads.verify_gpu_code import verify_gpu_code
 from .threads.verify_memory import verify_memory
-from .vectors.independent_lanes import independent_lanes
 from .vectors.split_wide_vectors import split_wide_vectors
-from .vectors.vectorize_loop import vectorize_loop
+from .vectors.vectorize_loop import independent_lanes, vectorize_loop
 
 GPU_PIPELINE = Pipeline((
     verify_memory,

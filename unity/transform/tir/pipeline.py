@@ -29,8 +29,7 @@ from .loops.unroll_loop import unroll_loop
 from .loops.version_predicates import version_predicates
 from .threads.inject_software_pipeline import inject_double_buffer
 from .vectors.configure_tiles import configure_tiles
-from .vectors.independent_lanes import independent_lanes
-from .vectors.vectorize_loop import vectorize_loop
+from .vectors.vectorize_loop import independent_lanes, vectorize_loop
 
 CPU_PIPELINE = Pipeline((
     bind_shared,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ....arith.cost import MATH_CALLS
 from ....ir.build import dtype_of, is_int, maximum, minimum, select
 from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc
@@ -22,7 +23,6 @@ from ....ir.walk import collect, rewrite, used_vars
 from ...infra.passes import prim_func_pass
 from ...tir.analysis.eager import is_eager, reads_anyway
 from ...tir.analysis.loop_nests import is_choice
-from ...tir.analysis.parallel_cost import MATH_CALLS
 
 _COSTLY = MATH_CALLS - {
     f"T.{name}" for name in ("floor", "ceil", "trunc", "round", "nearbyint", "fabs", "abs", "copysign", "sqrt")

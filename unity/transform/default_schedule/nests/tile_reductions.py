@@ -33,12 +33,12 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
-from ...tir.analysis.loop_nests import Nest, cell_nest, is_choice, slope, small_stride, stride_class
+from ...tir.analysis.loop_nests import Nest, is_choice, slope, small_stride, stride_class
 from ..common.choices import LEAST_LANES, choose, choose_lanes
 from ..common.tile_shape import LATENCY, RESERVED, chunk_of, most_rows, tile_rows, tile_shape
 from .epilogues import Plan, tile_outermost
 from .tile_walk import Walk, find_walk, meets_condition, runs_on, step_of
-from .tiles import Corner, Piece, extent_of, loop_order, may_fail, nested, over_tiles, shared_loops, split_loop
+from .tiles import Corner, Piece, extent_of, loop_order, nested, over_tiles, reduction_nest, shared_loops, split_loop
 
 MOST_ROWS, MOST_VECTORS = 16, 16
 """Rows and vectors of a tile, at most."""
@@ -118,11 +118,8 @@ class _Plan(Plan):
 
 
 def _plan(stmt: Stmt) -> _Plan | None:
-    nest = cell_nest(stmt)
-    if nest is None or nest.block.init is None or not nest.of_kind("R"):
-        return None
-    dtype = nest.store.buffer.dtype
-    if dtype.bits < 8 or dtype.lanes != 1 or dtype.is_bool or may_fail(nest.store.value):
+    nest = reduction_nest(stmt)
+    if nest is None:
         return None
     fixed = [loop for loop in nest.of_kind("S") if extent_of(loop) > 1]
     candidates = [
@@ -138,7 +135,7 @@ def _plan(stmt: Stmt) -> _Plan | None:
     if columns is None:
         return None
     machine = machine_in_use()
-    lanes = _lanes(nest, columns, fixed, machine.lanes(max(1, dtype.bits // 8)))
+    lanes = _lanes(nest, columns, fixed, machine.lanes(nest.store.buffer.dtype.itemsize))
     moving = [load for load in nest.operands if nest.stride(load, columns) > 0]
     size = extent_of(columns)
     is_short = size <= 2 * lanes or (size % lanes > 0 and size <= 4 * lanes)

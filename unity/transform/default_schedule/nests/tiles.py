@@ -18,7 +18,7 @@ from ....ir.scalar import Div, FloorDiv, FloorMod, Mod
 from ....ir.stmt import For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy
-from ...tir.analysis.loop_nests import Nest
+from ...tir.analysis.loop_nests import Nest, cell_nest
 from ...tir.analysis.parallel_cost import SHARED_WORK, is_few, store_work
 from ..common.choices import choose
 from ..common.tile_shape import UNKNOWN
@@ -52,10 +52,19 @@ def shared_loops(nest: Nest, order: Sequence[For]) -> list[For]:
     return turning[: choose(nest.block, "parallel", range(min(MOST_SHARED, len(turning)) + 1), own)]
 
 
-def may_fail(value: Expr) -> bool:
+def _may_fail(value: Expr) -> bool:
     """Integer division by what is not a constant: not to be tried in lanes that do not count."""
     divisions = collect(value, (Div, Mod, FloorDiv, FloorMod))
     return any([not dtype_of(d).is_float and (type(d.b) is not IntImm or d.b.value == 0) for d in divisions])
+
+
+def reduction_nest(stmt: Stmt) -> Nest | None:
+    """The nest over one reduction block that a statement is, of numbers that vectors of lanes hold; None for any other."""
+    nest = cell_nest(stmt)
+    if nest is None or nest.block.init is None or not nest.of_kind("R"):
+        return None
+    dtype = nest.store.buffer.dtype
+    return None if dtype.bits < 8 or dtype.lanes != 1 or dtype.is_bool or _may_fail(nest.store.value) else nest
 
 
 def loop_order(loops: Sequence[For], nest: Nest) -> list[For]:

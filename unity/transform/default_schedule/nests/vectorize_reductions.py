@@ -41,14 +41,13 @@ from ...infra.passes import prim_func_pass
 from ...tir.analysis.loop_nests import (
     JOINS,
     Nest,
-    cell_nest,
     neutral_value,
     reduced_value,
 )
 from ..common.choices import LEAST_LANES, choose, choose_lanes, choose_whether
 from ..common.tile_shape import LATENCY, chunk_of, pieces
 from .epilogues import Plan, tile_outermost
-from .tiles import Corner, Piece, extent_of, loop_order, may_fail, nested, over_tiles, shared_loops, split_loop
+from .tiles import Corner, Piece, extent_of, loop_order, nested, over_tiles, reduction_nest, shared_loops, split_loop
 
 MOST_OUTPUTS = 8
 """Outputs of a tile along one loop, at most."""
@@ -77,17 +76,15 @@ class _Plan(Plan):
 
 
 def _plan(stmt: Stmt) -> _Plan | None:
-    nest = cell_nest(stmt)
-    if nest is None or nest.block.init is None:
+    nest = reduction_nest(stmt)
+    value = None if nest is None else reduced_value(nest.store)
+    if nest is None or value is None:
         return None
-    reductions, value, dtype = nest.of_kind("R"), reduced_value(nest.store), nest.store.buffer.dtype
-    if not reductions or value is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
+    along, dtype = nest.of_kind("R")[-1], nest.store.buffer.dtype
+    if dtype.is_float and dtype.bits < 32:
         return None
-    if dtype.bits < 8 or may_fail(value):
-        return None
-    along = reductions[-1]
     machine = machine_in_use()
-    own = full = machine.lanes(max(1, dtype.bits // 8))
+    own = full = machine.lanes(dtype.itemsize)
     while dtype.bits >= 32 and own > LEAST_LANES and 2 * extent_of(along) < own:
         own //= 2
     lanes = choose_lanes(nest.block, full, own)

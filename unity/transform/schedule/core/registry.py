@@ -7,6 +7,7 @@ types), defaults and docstring. The first parameter is the state; it is not an a
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,25 +64,18 @@ class Sampled:
 def accepts(annotation: str) -> Accepts:
     """The test an annotation stands for: references, plain types, lists of them, unions. Another name accepts anything:
     the primitive checks itself."""
-    parts = _alternatives(annotation)
-    if len(parts) > 1:
-        tests = [accepts(part) for part in parts]
-        return lambda value: any([test(value) for test in tests])
-    if annotation.startswith("list[") and annotation.endswith("]"):
-        inner = accepts(annotation[5:-1])
-        return lambda value: isinstance(value, (list, tuple)) and all([inner(item) for item in value])
-    return _PLAIN.get(annotation.split("[")[0], lambda value: True)
 
+    def test_of(at: ast.expr) -> Accepts:
+        if isinstance(at, ast.BinOp):
+            tests = [test_of(part) for part in (at.left, at.right)]
+            return lambda value: any([test(value) for test in tests])
+        name = ast.unparse(at.value if isinstance(at, ast.Subscript) else at)
+        if isinstance(at, ast.Subscript) and name == "list":
+            inner = test_of(at.slice)
+            return lambda value: isinstance(value, (list, tuple)) and all([inner(item) for item in value])
+        return _PLAIN.get(name, lambda value: True)
 
-def _alternatives(annotation: str) -> list[str]:
-    """The members of a union, at the top level."""
-    parts, depth, start = [], 0, 0
-    for index, letter in enumerate(annotation):
-        depth += {"[": 1, "]": -1}.get(letter, 0)
-        if letter == "|" and depth == 0:
-            parts.append(annotation[start:index].strip())
-            start = index + 1
-    return [*parts, annotation[start:].strip()]
+    return test_of(ast.parse(annotation, mode="eval").body)
 
 
 def _is_int(value: Any) -> bool:

@@ -21,8 +21,8 @@ from ..core.refuse import refuse
 from ..core.sref import Sref, inner_statements, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
-from .cell_conflicts import conflict_with_example
 from .dependence import block_scope, regions
+from .distinct import conflict_with_example
 from .enclosing import instance_key, why_irregular
 
 

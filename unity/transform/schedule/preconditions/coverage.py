@@ -20,11 +20,12 @@ from ....ir.expr import IntImm, Var
 from ....ir.scalar import LT, And, FloorDiv, FloorMod
 from ....ir.types import Expr
 from ....ir.walk import collect, free_vars, substitute
+from ...tir.analysis.touched_regions import domains_of
 from ..core.refuse import refuse
 from ..core.sref import Sref, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
-from .dependence import block_scope, regions, scope_of
+from .dependence import Scope, block_scope, regions, scope_of
 from .enclosing import instance_key, loads_around, triangular, value_key, why_irregular
 from .first_step import init_predicate
 from .full_write import fills
@@ -87,13 +88,7 @@ def _relaxed_region(
     state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref, loops: Sequence[Sref]
 ) -> list[IntSet]:
     ana = analyzer_at(state, block)
-    domains: dict[Var, IntSet] = {}
-    for s in loops:
-        domain = of_range(loop_range(s.loop))
-        if domains and type(s.loop.extent) is not IntImm:  # bounds may use the loops outside of it
-            last = eval_set(sub(add(s.loop.min, s.loop.extent), const(1, dtype_of(s.loop.min))), domains, ana)
-            domain = IntSet(eval_set(s.loop.min, domains, ana).low, last.high)
-        domains[s.loop.loop_var] = domain
+    domains = domains_of([s.loop for s in loops], ana)
     boxes = []
     for r in bound_region(block, region):
         first = ana.simplify(r.min) if collect(r.min, (FloorDiv, FloorMod)) else r.min
@@ -269,24 +264,19 @@ def why_no_stage_pipeline(state: ScheduleState, scope: Sref) -> Fault | None:
         return None
     known = block_scope(state, blocks[0])
     for block in blocks:
-        late = why_written_after_read(known.after(block), known.reads[block], set(known.writes[block]), known.writes)
-        if late is not None:
-            return Fault(block, f"block {late[0].name} writes {late[1].name} after block {block.name} read it")
-        fault = why_not_covered(state, block)
+        fault = _why_written_after_read(known, block, known.after(block)) or why_not_covered(state, block)
         if fault is not None:
             return fault
     return None
 
 
-def why_written_after_read(
-    later: Sequence[Sref], reads: Sequence[Buffer], own: set[Buffer], writes: dict[Sref, list[Buffer]]
-) -> tuple[Sref, Buffer] | None:
-    """A later block that writes one of the buffers (other than those the reader itself writes)."""
-    for other in later:
-        for buffer in reads:
-            if buffer not in own and buffer in writes[other]:
-                return other, buffer
-    return None
+def _why_written_after_read(known: Scope, block: Sref, later: Sequence[Sref], where: str = "") -> Fault | None:
+    """A later block that writes one of the buffers that a block reads (other than those it writes itself)."""
+    read = [buffer for buffer in known.reads[block] if buffer not in known.writes[block]]
+    late = next(((other, buffer) for other in later for buffer in read if buffer in known.writes[other]), None)
+    if late is None:
+        return None
+    return Fault(block, f"block {late[0].name} writes {late[1].name} after block {block.name} read it{where}")
 
 
 def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
@@ -344,13 +334,9 @@ def why_not_independent(state: ScheduleState, loop: Sref) -> Fault | None:
         return fault
     for block in blocks:
         later = [b for b in known.after(block) if b in inside]
-        late = why_written_after_read(later, known.reads[block], set(known.writes[block]), known.writes)
-        if late is not None:
-            return Fault(
-                block, f"block {late[0].name} writes {late[1].name} after block {block.name} read it, in one loop"
-            )
-        if any([p in inside for p in known.producers(block)]):
+        fault = _why_written_after_read(known, block, later, ", in one loop")
+        if fault is None and any([p in inside for p in known.producers(block)]):
             fault = why_not_covered(state, block)
-            if fault is not None:
-                return fault
+        if fault is not None:
+            return fault
     return None

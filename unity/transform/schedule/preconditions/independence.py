@@ -14,7 +14,6 @@ from ....ir.stmt import AllocBuffer, seq
 from ..core.refuse import Refused, refuse
 from ..core.sref import Sref
 from ..core.state import ScheduleState
-from .cell_conflicts import conflict_with_example
 from .conditions import (
     iterators_driven,
     require_affine,
@@ -25,7 +24,7 @@ from .conditions import (
 )
 from .coverage import why_not_independent
 from .dependence import block_scope, scope_of
-from .distinct import distinct_cells, require_distinct
+from .distinct import conflict_with_example, distinct_cells, require_distinct
 from .enclosing import instance_key
 from .ownership import used_outside
 

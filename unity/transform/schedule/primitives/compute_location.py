@@ -196,8 +196,6 @@ def _require_movable(state: ScheduleState, block: Sref, loop: Sref) -> Scope:
 
 def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
     """The loops run every instance of the block: only then may other loops replace them."""
-    if is_int(block.realize.predicate, 1) and why_not_affine(state, block) is None and _plain(block):
-        return
     ana = analyzer_at(state, block, inside=False)
     found = iter_map(state, block)
     for index, axis in enumerate(block.block.iter_vars):
@@ -206,26 +204,6 @@ def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
             refuse("E436", f"it is not proved that the loops around block {block.name} run all of iterator {axis.var.name}{reason}",
                    "whole domain", block,
                    "split with factors that divide, or take this step before the loops are split")  # fmt: skip
-
-
-def _plain(block: Sref) -> bool:
-    """Each iterator is a loop of its own extent, or a constant of a domain of one value."""
-    loops = {s.loop.loop_var: s.loop for s in loops_of(block)}
-    for axis, value in block.realize.bindings:
-        loop = loops.get(value)  # type: ignore[call-overload]
-        if loop is None and not is_int(axis.domain.extent, 1):
-            return False
-        if loop is not None and not (
-            loop.min is axis.domain.min or (is_int(loop.min, 0) and is_int(axis.domain.min, 0))
-        ):
-            return False
-        if (
-            loop is not None
-            and loop.extent is not axis.domain.extent
-            and not Analyzer().can_prove_equal(loop.extent, axis.domain.extent)
-        ):
-            return False
-    return True
 
 
 def _require_finished(producer: Sref, loop: Sref) -> None:

@@ -17,11 +17,11 @@ from ..core.registry import primitive
 from ..core.sref import LoopRef, Sref, loops_of
 from ..core.state import ScheduleState
 from ..preconditions.conditions import require_complete_values, require_not_empty
-from ..preconditions.coverage import why_not_covered, why_written_after_read
+from ..preconditions.coverage import why_not_independent
 from ..preconditions.dependence import block_scope, scope_of
 from ..rewrites.rewriting import BlockTracker, LoopBody, analyzer_at, nest
 from .reduction import reads_of_update
-from .split_fuse import require_plain
+from .split_fuse import require_factors, require_only_child, require_plain
 
 
 @primitive(
@@ -89,20 +89,12 @@ def _renamed(number: int) -> Any:
 
 
 def _parts(loop: Sref, extent: int, factors: list[int | None]) -> list[int]:
-    missing = [k for k, f in enumerate(factors) if f is None]
-    known = [f for f in factors if f is not None]
-    if len(missing) > 1:
-        refuse("E422", "only one factor may be None", "one factor inferred", loop, "e.g. [None, 4, 8]")
-    if not factors or any([not isinstance(f, int) or isinstance(f, bool) or f < 1 for f in known]):
-        refuse(
-            "E422",
-            f"{factors} are not positive integers",
-            "positive factors",
-            loop,
-            "e.g. [4, 8], the sizes of the parts",
-        )
+    inferred = require_factors(loop, factors)  # type: ignore[arg-type]
+    known = [f for f in factors if isinstance(f, int)]
+    if len(known) < len(factors) - (inferred is not None):
+        refuse("E422", "a factor is not a constant", "positive factors", loop, "e.g. [4, 8], the sizes of the parts")
     rest = extent - sum(known)
-    if rest < (1 if missing else 0):
+    if rest < (0 if inferred is None else 1):
         refuse(
             "E422",
             f"loop {loop.name} has {extent} iterations, the parts {sum(known)}",
@@ -110,7 +102,7 @@ def _parts(loop: Sref, extent: int, factors: list[int | None]) -> list[int]:
             loop,
             f"parts whose sizes add up to at most {extent}",
         )
-    if missing:
+    if inferred is not None:
         return [rest if f is None else f for f in factors]
     return [*known, rest] if rest else list(known)
 
@@ -190,10 +182,7 @@ def _chains(loops: tuple[Sref, ...]) -> list[list[Sref]]:
         chain = [sref]
         while chain[0].parent not in common and chain[0].parent is not None:
             outer = chain[0].parent
-            if outer.loop.body is not chain[0].node:
-                refuse("E423", f"loop {chain[0].name} is not the only statement inside loop {outer.name}",
-                       "only children in a chain", [outer, chain[0]],
-                       f"merge the loops outside of {chain[0].name}")  # fmt: skip
+            require_only_child(outer, chain[0], "E423", f"merge the loops outside of {chain[0].name}")
             chain.insert(0, outer)
         chains.append(chain)
     if len({len(c) for c in chains}) != 1 or len({id(c[0].node) for c in chains}) != len(chains):
@@ -214,17 +203,7 @@ def _require_order(state: ScheduleState, top: Sref) -> None:
     require_complete_values(state, blocks)
     known = block_scope(state, blocks[0])
     for block in blocks:
-        later = [b for b in known.after(block) if b in set(blocks)]
-        late = why_written_after_read(later, known.reads[block], set(known.writes[block]), known.writes)
-        if late is not None:
-            refuse(
-                "E415",
-                f"block {late[0].name} writes {late[1].name}, which block {block.name} reads",
-                "written once",
-                block,
-                f"cache_write of {late[0].name} gives it a buffer of its own",
-            )
-        for other in later:
+        for other in [b for b in known.after(block) if b in set(blocks)]:
             if not set(known.writes[block]).isdisjoint(known.writes[other]):
                 refuse(
                     "E415",
@@ -233,6 +212,7 @@ def _require_order(state: ScheduleState, top: Sref) -> None:
                     [block, other],
                     f"cache_write of {other.name} gives it a buffer of its own",
                 )
-        fault = why_not_covered(state, block)
-        if fault is not None:
-            refuse("E415", fault.reason, "region cover", fault.block, "compute_at moves what is needed, cell by cell")
+    fault = why_not_independent(state, top)
+    if fault is not None:
+        refuse("E415", fault.reason, "region cover", fault.block, "compute_at moves what is needed, cell by cell; "
+               "cache_write gives a block that writes what was read a buffer of its own")  # fmt: skip

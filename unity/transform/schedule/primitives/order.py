@@ -26,6 +26,7 @@ from ..preconditions.conditions import (
 from ..preconditions.coverage import why_not_independent
 from ..preconditions.distinct import require_distinct
 from ..preconditions.reducers import assume_free_steps
+from .split_fuse import require_only_child
 
 
 @primitive(
@@ -56,12 +57,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
     chain = _chain(list(ordered_loops))
     top, bottom = chain[0], chain[-1]
     for outer, inner in itertools.pairwise(chain):
-        if outer.loop.body is not inner.node:
-            refuse(
-                "E424", f"loop {inner.name} is not the only statement inside loop {outer.name}",
-                "only children in a chain", [outer, inner],
-                f"reorder the loops inside {inner.name}, or those outside of it",
-            )  # fmt: skip
+        require_only_child(outer, inner, "E424", f"reorder the loops inside {inner.name}, or those outside of it")
     wanted = iter(ordered_loops)
     named = set(ordered_loops)
     order = [next(wanted) if s in named else s for s in chain]

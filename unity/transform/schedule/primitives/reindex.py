@@ -12,7 +12,7 @@ from typing import Any
 from ....arith.index_map import IndexMap
 from ....arith.intset import of_range
 from ....ir.buffer import Buffer, BufferRegion
-from ....ir.build import buffer_load, const, dtype_of, ge, is_int, lt
+from ....ir.build import const, dtype_of, ge, is_int, lt
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
@@ -55,7 +55,7 @@ def reindex_cache_read(
     block must access the buffer at one place. Raises ScheduleError E438, also if two iterations would share a cell.
     """
     buffer = named_buffer(state, block, "read", read_buffer_index)
-    return _read(state, block, buffer, storage_scope, index_map, storage_scope)
+    return _through_copy(state, block, "read", buffer, storage_scope, index_map, storage_scope)
 
 
 @primitive(
@@ -71,7 +71,7 @@ def reindex_cache_write(
     afterwards. Returns the copying block. Raises ScheduleError E438, E429.
     """
     buffer = named_buffer(state, block, "write", write_buffer_index)
-    return _write(state, block, buffer, storage_scope, index_map, storage_scope)
+    return _through_copy(state, block, "write", buffer, storage_scope, index_map, storage_scope)
 
 
 @primitive(
@@ -90,7 +90,7 @@ def reindex(state: ScheduleState, block: BlockRef, buffer: Any) -> BlockRef:
     used = {v for index in inside for v in free_vars(index)}
     own = [axis.var for axis in axes if axis.var in used and not is_int(axis.domain.extent, 1)]
     identity = IndexMap(tuple([axis.var for axis in axes]), tuple(own) or (const(0),))
-    return (_write if verb == "write" else _read)(state, block, found, found.scope, identity, "reindex")
+    return _through_copy(state, block, verb, found, found.scope, identity, "reindex")
 
 
 def _access(block: Sref, buffer: Buffer) -> tuple[Expr, ...]:
@@ -204,33 +204,21 @@ def _declared(state: ScheduleState, copy: Sref, scope: Sref, buffer: Buffer) -> 
         )
 
 
-def _read(
-    state: ScheduleState, block: Sref, buffer: Buffer, storage_scope: str, index_map: IndexMap, suffix: str
+def _through_copy(
+    state: ScheduleState, block: Sref, verb: str, buffer: Buffer, storage_scope: str, index_map: IndexMap, suffix: str
 ) -> Sref:
+    """Let a block read, or write, a buffer through a copy; the copying block."""
     require_scope(block, storage_scope)
-    scope = block_scope(state, block)
-    writers = only_writer(scope, block, buffer)
-    chosen(scope, block, buffer, [block], scope.after(writers[0]) if writers else scope.blocks)
-    at = common_ancestor(*writers, block) if writers else scope.root
+    scope, reads = block_scope(state, block), verb == "read"
+    if reads:
+        writers, readers = only_writer(scope, block, buffer), [block]
+        chosen(scope, block, buffer, [block], scope.after(writers[0]) if writers else scope.blocks)
+    else:
+        require_only_writer(scope, block, buffer)
+        writers, readers = [block], [r for r in scope.after(block) if buffer in scope.reads[r]]
+    at = common_ancestor(*writers, *readers) if writers and readers else scope.root
     indices, inside, own, shape = _plan(state, block, buffer, index_map)
-    copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
-    made = _copy(state, at, own, buffer_load(buffer, *indices), (copy, inside), copy.name)
-    _use(state, block, buffer, copy, inside)
-    block_of_copy = insert(state, scope.root, at, writers, made, copy)
-    _declared(state, block_of_copy, scope.root, buffer)
-    return _covered(state, require_between(state, writers, block_of_copy, [block]))
-
-
-def _write(
-    state: ScheduleState, block: Sref, buffer: Buffer, storage_scope: str, index_map: IndexMap, suffix: str
-) -> Sref:
-    require_scope(block, storage_scope)
-    scope = block_scope(state, block)
-    require_only_writer(scope, block, buffer)
-    readers = [r for r in scope.after(block) if buffer in scope.reads[r]]
-    at = common_ancestor(block, *readers) if readers else scope.root
-    indices, inside, own, shape = _plan(state, block, buffer, index_map)
-    if any([axis.kind != "S" for axis in own]):
+    if not reads and any([axis.kind != "S" for axis in own]):
         refuse(
             "E438",
             f"a reduction iterator of {block.name} selects a cell of the copy",
@@ -239,7 +227,10 @@ def _write(
             "a map of spatial iterators alone",
         )
     copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
-    made = _copy(state, at, own, BufferLoad(copy, inside, prim_type(buffer.dtype)), (buffer, indices), copy.name)
+    (source, cell), target = [(buffer, indices), (copy, inside)][:: 1 if reads else -1]
+    made = _copy(state, at, own, BufferLoad(source, cell, prim_type(buffer.dtype)), target, copy.name)
     _use(state, block, buffer, copy, inside)
-    block_of_copy = insert(state, scope.root, at, [block], made, copy)
-    return _covered(state, require_between(state, [block], block_of_copy, readers))
+    block_of_copy = insert(state, scope.root, at, writers, made, copy)
+    if reads:
+        _declared(state, block_of_copy, scope.root, buffer)
+    return _covered(state, require_between(state, writers, block_of_copy, readers))

@@ -101,6 +101,7 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
             f"{block.name} is not a reduction block: {reason or 'it has no reduction iterator'}",
             "reduction block",
             block,
+            "a block with T.axis.reduce that combines each value into the cell it reads",
         )
     by_kind: dict[str, set[Var]] = {"S": set(), "R": set()}
     for axis, value in realize.bindings:
@@ -118,7 +119,8 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
         used = [kind for kind, names in by_kind.items() if var in names]
         if len(used) > 1 or (not used and not is_int(other.loop.extent, 1)):
             what = "drives spatial and reduction iterators" if used else "drives no iterator: values would count twice"
-            refuse("E443", f"loop {other.name} {what}", "a reduction loop", [other, block])
+            refuse("E443", f"loop {other.name} {what}", "a reduction loop", [other, block],
+                   "split or reorder so that each loop drives iterators of one kind")  # fmt: skip
     bent = triangular(loops_of(block))
     if bent is not None:
         text = f"the bounds of loop {bent.name} use another loop"
@@ -136,6 +138,8 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
             "E443", f"loop {loop.name} is bound to {loop.loop.thread}", "a reduction loop", loop, "rfactor before bind"
         )
     plan = _reducer(block)
+    if isinstance(plan, tuple):
+        refuse("E443", plan[0], "known reducer", block, plan[1])
     ndim = plan.stores[0].buffer.ndim
     if not -ndim - 1 <= factor_axis <= ndim:
         refuse(
@@ -149,38 +153,23 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
     return plan
 
 
-def _reducer(block: Sref) -> _Plan:
-    """The reducer of a block, its value and its neutral element. Refuses E443."""
+def _reducer(block: Sref) -> _Plan | tuple[str, str]:
+    """The reducer of a block, its value and its neutral element; else why there is none, and the form that has one."""
     store, init = block.block.body, block.block.init
     choice = chosen(store)
     if choice is not None:
         return _choice(block, choice)
     if type(store) is not BufferStore or store.predicate is not None:
-        refuse(
-            "E443",
-            f"block {block.name} is more than one store",
-            "known reducer",
-            block,
-            "a block for each store; an argmax stores T.Select(old >= new, its old, its new) for each result",
-        )
+        form = "a block for each store; an argmax stores T.Select(old >= new, its old, its new) for each result"
+        return f"block {block.name} is more than one store", form
     node = store.value
     if type(node) not in REDUCERS:
-        refuse(
-            "E443",
-            f"{type(node).__name__} is none of the reducers sum, product, min, max, and, or",
-            "known reducer",
-            block,
-            "a block of the form C[i] = C[i] + value, or with *, T.min, T.max, and, or",
-        )
+        reason = f"{type(node).__name__} is none of the reducers sum, product, min, max, and, or"
+        return reason, "a block of the form C[i] = C[i] + value, or with *, T.min, T.max, and, or"
     value = reduction_operand(store)
     if value is None:
-        refuse(
-            "E443",
-            f"block {block.name} does not combine {store.buffer.name} with a value that does not read it",
-            "known reducer",
-            block,
-            "a block of the form C[i] = C[i] + value, where value does not read C",
-        )
+        reason = f"block {block.name} does not combine {store.buffer.name} with a value that does not read it"
+        return reason, "a block of the form C[i] = C[i] + value, where value does not read C"
     neutral: Expr | None = None
     dtype: DataType = store.buffer.dtype
     if type(node) in NEUTRAL:
@@ -188,46 +177,27 @@ def _reducer(block: Sref) -> _Plan:
     elif type(init) is BufferStore:
         neutral = init.value
     if neutral is None:
-        refuse(
-            "E443",
-            f"the initial value of the {type(node).__name__.lower()} in {block.name} is not in its block",
-            "known reducer",
-            block,
-            "rfactor before decompose_reduction",
-        )
+        reason = f"the initial value of the {type(node).__name__.lower()} in {block.name} is not in its block"
+        return reason, "rfactor before decompose_reduction"
     if init is not None and (type(init) is not BufferStore or init.buffer is not store.buffer):
-        refuse(
-            "E443",
-            f"the initialisation of {block.name} is more than one store",
-            "known reducer",
-            block,
-            "one store in T.init()",
-        )
+        return f"the initialisation of {block.name} is more than one store", "one store in T.init()"
     return _Plan((store,), (value,), (neutral,), lambda cells, news: [with_fields(node, a=cells[0], b=news[0])])
 
 
-def _choice(block: Sref, choice: Chosen) -> _Plan:
-    """The plan of a reduction that chooses among elements; the initial one is among them. Refuses E443."""
+def _choice(block: Sref, choice: Chosen) -> _Plan | tuple[str, str]:
+    """The plan of a reduction that chooses among elements; the initial one is among them. Else as ``_reducer``."""
     first = block.block.init.stmts if type(block.block.init) is SeqStmt else ()
     begins = {stmt.buffer: stmt.value for stmt in first if type(stmt) is BufferStore and stmt.predicate is None}
     if len(begins) != len(first) or set(begins) != {store.buffer for store in choice.stores}:
-        refuse(
-            "E443",
+        return (
             f"the initialisation of {block.name} is not one store of each result",
-            "known reducer",
-            block,
             "rfactor before decompose_reduction",
         )
     neutral = tuple([begins[store.buffer] for store in choice.stores])
     same = [structural_equal(store.indices, choice.stores[0].indices) for store in choice.stores]
     if not all(same) or any([free_vars(value) for value in neutral]):
-        refuse(
-            "E443",
-            f"the results of {block.name} lie at different indices",
-            "known reducer",
-            block,
-            "the same indices for each result, and constants to begin with",
-        )
+        form = "the same indices for each result, and constants to begin with"
+        return f"the results of {block.name} lie at different indices", form
     return _Plan(choice.stores, choice.values, neutral, choice.combine)
 
 

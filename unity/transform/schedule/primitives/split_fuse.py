@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import reduce
 
 from ....ir.buffer import Range
 from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, int_value, is_int, lt, mul
@@ -46,8 +47,15 @@ def require_plain(loop: Sref) -> For:
     return stmt
 
 
-def _factors(loop: Sref, extent: Expr, factors: list[Expr | int | None]) -> tuple[list[Expr], int | None]:
-    """Factors as expressions, the one to infer filled in, and its place."""
+def require_only_child(outer: Sref, inner: Sref, code: str, nearest: str) -> None:
+    """Refuse ``code`` unless a loop is all that stands in another."""
+    if outer.loop.body is not inner.node:
+        text = f"loop {inner.name} is not the only statement inside loop {outer.name}"
+        refuse(code, text, "only children in a chain", [outer, inner], nearest)
+
+
+def require_factors(loop: Sref, factors: list[Expr | int | None]) -> int | None:
+    """The place of the factor to infer, None where there is none. Refuses E422 unless the others are positive integers."""
     if not isinstance(factors, list) or not factors:
         refuse(
             "E422",
@@ -65,11 +73,9 @@ def _factors(loop: Sref, extent: Expr, factors: list[Expr | int | None]) -> tupl
             loop,
             "e.g. factors=[None, 4, 8]",
         )
-    known: list[Expr] = []
-    for factor in factors:
-        value = factor if factor is None or (isinstance(factor, int) and not isinstance(factor, bool)) else None
-        value = int_value(factor) if isinstance(factor, Expr) else value
-        if factor is not None and not isinstance(factor, Expr) and value is None:
+    for factor in [f for f in factors if f is not None]:
+        value = int_value(factor) if isinstance(factor, Expr) else factor
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             refuse(
                 "E422",
                 f"a factor must be an integer or None, got {factor!r}",
@@ -82,14 +88,16 @@ def _factors(loop: Sref, extent: Expr, factors: list[Expr | int | None]) -> tupl
                 "E422", f"factor {value} of loop {loop.name} is not positive", "positive factors", loop,
                 "factors count iterations: 1 or more",
             )  # fmt: skip
-        known.append(const(1, dtype_of(extent)) if factor is None else as_index(factor, extent))
-    if not missing:
-        return known, None
-    product: Expr = const(1, dtype_of(extent))
-    for factor_expr in known:
-        product = mul(product, factor_expr)
-    known[missing[0]] = ceildiv(extent, product)
-    return known, missing[0]
+    return missing[0] if missing else None
+
+
+def _sizes(extent: Expr, factors: list[Expr | int | None], inferred: int | None) -> list[Expr]:
+    """Factors as expressions, the one to infer filled in."""
+    one = const(1, dtype_of(extent))
+    known = [one if factor is None else as_index(factor, extent) for factor in factors]
+    if inferred is not None:
+        known[inferred] = ceildiv(extent, reduce(mul, known, one))
+    return known
 
 
 @primitive(
@@ -114,8 +122,8 @@ def split(
     stmt = require_plain(loop)
     extent, var = stmt.extent, stmt.loop_var
     ana = analyzer_at(state, loop)
-    sizes, inferred = _factors(loop, extent, factors)  # type: ignore[arg-type]
-    sizes = [ana.simplify(s) for s in sizes]
+    inferred = require_factors(loop, factors)  # type: ignore[arg-type]
+    sizes = [ana.simplify(s) for s in _sizes(extent, factors, inferred)]  # type: ignore[arg-type]
     loops: list[tuple[Var, Expr, str]] = []
     index: Expr = const(0, dtype_of(var))
     product: Expr = const(1, dtype_of(var))
@@ -196,12 +204,9 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
                 "E423", f"loop {inner.name} stands in another nest than loop {outer.name}", "one nest", [outer, inner],
                 "merge brings equal loops of two nests together, compute_at one nest under a loop of the other",
             )  # fmt: skip
-        if outer.loop.body is not inner.node:
-            refuse(
-                "E423", f"loop {inner.name} is not the only statement inside loop {outer.name}",
-                "only children in a chain", [outer, inner],
-                "give neighbouring loops from the outside in; reorder can bring them together",
-            )  # fmt: skip
+        require_only_child(
+            outer, inner, "E423", "give neighbouring loops from the outside in; reorder can bring them together"
+        )
     kinds = {s.kind for s in stmts}
     if len(kinds) > 1:
         refuse("E423", f"the loops run in different ways: {', '.join(sorted(kinds))}", "one kind", list(loops),
@@ -222,10 +227,7 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
     ana = analyzer_at(state, loops[-1])
     name = "_".join([s.loop_var.name for s in stmts]) + "_fused"
     var = Var(name if len(name) <= MAX_NAME else "fused", stmts[0].loop_var.ty)
-    total: Expr = const(1, dtype_of(var))
-    for stmt in stmts:
-        total = mul(total, stmt.extent)
-    total = ana.simplify(total)
+    total = ana.simplify(reduce(mul, [stmt.extent for stmt in stmts], const(1, dtype_of(var))))
     ana.bind(var, _range(total, var))
     mapping: dict[Var, Expr] = {}
     rest: Expr = var

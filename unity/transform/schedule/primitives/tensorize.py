@@ -22,6 +22,7 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, fresh_copy
 from ....support.errors import suggest
 from ....support.recursion import deep_recursion
+from ...tir.blocks.lower_match_buffer import strides_of
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import ItemRef, Sref
@@ -142,18 +143,6 @@ def _require_disjoint(
 
 
 # ---- layout
-
-
-def strides_of(buffer: Buffer) -> list[Expr]:
-    """Strides in elements."""
-    if buffer.strides:
-        return list(buffer.strides)
-    found: list[Expr] = []
-    running: Expr = const(1, dtype_of(buffer.shape[-1]) if buffer.shape else "int64")
-    for extent in reversed(buffer.shape):
-        found.insert(0, running)
-        running = mul(running, extent)
-    return found
 
 
 def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, ana: Analyzer, name: str) -> None:

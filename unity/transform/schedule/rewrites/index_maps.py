@@ -6,7 +6,6 @@ sampled integers stand in it as the numbers they are.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,6 @@ from ....ir.expr import IntImm, Var
 from ....ir.scalar import Cast
 from ....ir.types import Expr, PrimType
 from ....support.errors import ScheduleError, UnityError
-from ....te.value import Operand, Value, to_scalar
 from ..core.state import ScheduleState
 from .rewriting import size_vars
 
@@ -29,7 +27,13 @@ def to_index_map(state: ScheduleState, func: str, value: Given, sizes: Sequence[
     """An index map of indices below ``sizes`` from a function such as ``lambda i, j: (i // 4, j, i % 4)``, which may take
     ``*indices`` and give one index or several. Raises ScheduleError E403 for another number of indices, and for a map that is not
     integer arithmetic of them."""
-    found = value if isinstance(value, IndexMap) else _from_function(value, len(sizes))
+    if not callable(value) and not isinstance(value, IndexMap):
+        raise ScheduleError("E403", f"an index map or a function of indices is wanted, got {value!r}")
+    try:
+        found = value if isinstance(value, IndexMap) else IndexMap.from_func(value, len(sizes))
+    except UnityError as error:
+        about = "" if error.code == "E207" else "an index map is integer arithmetic of its indices: "
+        raise ScheduleError("E403", about + error.message, help=error.help) from None
     if len(found.initial_indices) != len(sizes):
         given = len(found.initial_indices)
         raise ScheduleError("E403", f"the index map takes {given} indices, {len(sizes)} are mapped")
@@ -39,31 +43,6 @@ def to_index_map(state: ScheduleState, func: str, value: Given, sizes: Sequence[
     symbols = {v.name: v for v in size_vars(state, func)}
     indices = tuple([_typed(e, {**known, **own}, symbols, dtype) for e in found.final_indices])
     return IndexMap(tuple(own.values()), indices)
-
-
-def _from_function(value: Callable[..., Any], ndim: int) -> IndexMap:
-    if not callable(value):
-        raise ScheduleError("E403", f"an index map or a function of indices is wanted, got {value!r}")
-    parameters = list(inspect.signature(value).parameters.values())
-    first = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    last = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    more = ndim - len(first) - len(last)
-    if more < 0 or (more > 0 and not any([p.kind is p.VAR_POSITIONAL for p in parameters])):
-        raise ScheduleError("E403", f"the index map takes {len(first) + len(last)} indices, {ndim} are mapped",
-                            help=f"write lambda {', '.join([f'i{k}' for k in range(ndim)])}: (...)")  # fmt: skip
-    names = [*first, *[f"i{len(first) + k}" for k in range(more)], *last]
-    variables = [index_var(name) for name in names]
-    values = [Value(v) for v in variables]
-    count = ndim - len(last)
-    try:
-        made = value(*values[:count], **dict(zip(last, values[count:])))
-    except UnityError as error:
-        raise ScheduleError("E403", f"an index map is integer arithmetic of its indices: {error.message}") from None
-    given: Sequence[Any] = made if isinstance(made, (list, tuple)) else [made]
-    for item in given:
-        if not isinstance(item, (Operand, Expr, int)):
-            raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {item!r}")
-    return IndexMap(tuple(variables), tuple([to_scalar(e, "int64") for e in given]))
 
 
 def _typed(expr: Expr, known: Mapping[Var, Expr], symbols: Mapping[str, Var], dtype: str) -> Expr:

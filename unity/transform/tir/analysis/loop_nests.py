@@ -169,12 +169,17 @@ def calls_are_pure(expr: Expr) -> bool:
 
 def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:
     """The step of an access when ``var`` grows by one: 0 not at all, 1 by one element, 2 further or unknown."""
-    if access.buffer.strides or not access.indices:
-        return 0 if not any([var in used_vars(i) for i in access.indices]) else 2
-    if any([var in used_vars(i) for i in access.indices[:-1]]):
-        return 2
-    step = slope(access.indices[-1], var)
+    step = _near_step(access, var)
     return 2 if step is None or abs(step) > 1 else abs(step)
+
+
+def _near_step(access: BufferLoad | BufferStore, var: Var) -> int | None:
+    """Elements by which an access moves along the last axis when ``var`` grows by one; None if along others, or unknown."""
+    if not any([var in used_vars(i) for i in access.indices]):
+        return 0
+    if access.buffer.strides or any([var in used_vars(i) for i in access.indices[:-1]]):
+        return None
+    return slope(access.indices[-1], var)
 
 
 def is_choice(node: object) -> TypeGuard[Call]:
@@ -183,13 +188,9 @@ def is_choice(node: object) -> TypeGuard[Call]:
 
 
 def small_stride(access: BufferLoad | BufferStore, var: Var) -> bool:
-    """True when an access moves by at most ``SMALL_STRIDE`` elements forwards (or not at all) when ``var`` grows by one."""
-    if stride_class(access, var) < 2:
-        return True
-    if access.buffer.strides or any([var in used_vars(i) for i in access.indices[:-1]]):
-        return False
-    step = slope(access.indices[-1], var)
-    return step is not None and 0 < step <= SMALL_STRIDE
+    """True when an access moves by at most ``SMALL_STRIDE`` elements forwards (or one backwards) when ``var`` grows by one."""
+    step = _near_step(access, var)
+    return step is not None and -1 <= step <= SMALL_STRIDE
 
 
 def linear_step(access: BufferLoad | BufferStore, var: Var) -> int | None:

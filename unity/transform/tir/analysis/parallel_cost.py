@@ -7,9 +7,9 @@ Not here: who makes a loop parallel (the passes that order and tile loops), who 
 
 from __future__ import annotations
 
+from ....arith.cost import MATH_CALLS
 from ....ir.analysis.reductions import reduction_operand
 from ....ir.expr import Call, IntImm
-from ....ir.intrinsic import BINARY_MATH, UNARY_MATH
 from ....ir.scalar import Add, Mul
 from ....ir.stmt import BufferStore
 from ....ir.types import Expr
@@ -27,9 +27,6 @@ FEW = 8
 
 PARALLEL_CHUNK = "parallel_chunk"
 """Key of an attribute around a parallel loop: the iterations that a thread takes at a time (`chunk_parallel`)."""
-
-MATH_CALLS = frozenset([f"T.{name}" for name in UNARY_MATH + BINARY_MATH])
-"""Mathematical functions."""
 
 
 def is_few(extent: Expr) -> bool:

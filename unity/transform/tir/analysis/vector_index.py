@@ -6,31 +6,36 @@ vectors meet a broadcast.
 
 from __future__ import annotations
 
-from ....ir.build import add, broadcast, dtype_of, mul, ramp
-from ....ir.scalar import Broadcast, Ramp
+from ....ir.build import add, broadcast, const, dtype_of, mul, ramp, sub
+from ....ir.scalar import Add, Broadcast, Mul, Ramp
 from ....ir.types import Expr
 
 
 def index_add(a: Expr, b: Expr) -> Expr:
     """``a + b``, either of them a vector or both."""
-    x, y = _scalar(a), _scalar(b)
-    if type(x) is Ramp and dtype_of(y).lanes == 1:
-        return ramp(add(x.base, y), x.stride, x.lanes)
-    if type(y) is Ramp and dtype_of(x).lanes == 1:
-        return ramp(add(x, y.base), y.stride, y.lanes)
     lanes = max(dtype_of(a).lanes, dtype_of(b).lanes)
-    return add(_widened(a, lanes), _widened(b, lanes))
+    return ramp_with_scalar(Add, _scalar(a), _scalar(b)) or add(_widened(a, lanes), _widened(b, lanes))
 
 
 def index_mul(a: Expr, b: Expr) -> Expr:
     """``a * b``, either of them a vector or both."""
-    x, y = _scalar(a), _scalar(b)
-    if type(x) is Ramp and dtype_of(y).lanes == 1:
-        return ramp(mul(x.base, y), mul(x.stride, y), x.lanes)
-    if type(y) is Ramp and dtype_of(x).lanes == 1:
-        return ramp(mul(x, y.base), mul(x, y.stride), y.lanes)
     lanes = max(dtype_of(a).lanes, dtype_of(b).lanes)
-    return mul(_widened(a, lanes), _widened(b, lanes))
+    return ramp_with_scalar(Mul, _scalar(a), _scalar(b)) or mul(_widened(a, lanes), _widened(b, lanes))
+
+
+def ramp_with_scalar(kind: type, a: Expr, b: Expr) -> Expr | None:
+    """Ramps stay ramps under adding, subtracting and scaling by a scalar; None where not one side is a ramp, the other a scalar."""
+    if type(a) is Ramp and dtype_of(b).lanes == 1:
+        if kind is Mul:
+            return ramp(mul(a.base, b), mul(a.stride, b), a.lanes)
+        return ramp(add(a.base, b) if kind is Add else sub(a.base, b), a.stride, a.lanes)
+    if type(b) is Ramp and dtype_of(a).lanes == 1:
+        if kind is Mul:
+            return ramp(mul(a, b.base), mul(a, b.stride), b.lanes)
+        if kind is Add:
+            return ramp(add(a, b.base), b.stride, b.lanes)
+        return ramp(sub(a, b.base), mul(b.stride, const(-1, dtype_of(b.stride))), b.lanes)
+    return None
 
 
 def _scalar(expr: Expr) -> Expr:

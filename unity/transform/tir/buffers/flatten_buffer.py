@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from ....arith.views import elements_of
 from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer
 from ....ir.build import add, cast, const, dtype_of, mul, ramp
@@ -77,9 +78,7 @@ class _Flattener:
                 for extent, stride in zip(buffer.shape, buffer.strides):
                     size = add(size, mul(add(cast(extent, "int64"), -1), cast(stride, "int64")))
             else:
-                size = cast(buffer.shape[0], "int64") if buffer.shape else const(1, "int64")
-                for extent in buffer.shape[1:]:
-                    size = mul(size, cast(extent, "int64"))
+                size = elements_of(buffer)
             offset = self._offset(buffer)
             if offset is not None:
                 size = add(size, offset)

@@ -10,19 +10,15 @@ A loop over tiles with ``software_prefetch_panel: n`` fetches panels ahead (``pr
 
 from __future__ import annotations
 
-from ....ir.buffer import Buffer
 from ....ir.build import add, buffer_load, dtype_of, int_imm, minimum, sub
-from ....ir.expr import Call
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import BufferLoad, Ramp
-from ....ir.stmt import AllocBuffer, Bind, For, Stmt, seq
-from ....ir.structural import structural_equal
-from ....ir.types import Expr, prim_type
-from ....ir.walk import collect, rewrite, substitute, used_vars
+from ....ir.stmt import Bind, For, Stmt, seq
+from ....ir.types import prim_type
+from ....ir.walk import collect, rewrite, substitute
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
-from .prefetch_panels import fetch_panels, prefetch_of
+from .prefetch_panels import fetch_panels, first_elements, prefetch_of
 
 SOFTWARE_PREFETCH = "software_prefetch"
 """Annotation of a loop: how many iterations ahead."""
@@ -40,25 +36,13 @@ def _loop(loop: For) -> Stmt:
     if not distance:
         return bare
     inner = {part.loop_var for part in collect(loop.body, For)} | {part.var for part in collect(loop.body, Bind)}
-    own: set[Buffer] = {alloc.buffer for alloc in collect(loop.body, AllocBuffer)}
     ty = prim_type(dtype_of(loop.loop_var))
     last = add(loop.min, sub(loop.extent, int_imm(1, ty)))
     ahead = minimum(add(loop.loop_var, int_imm(distance, ty)), last)
-    loads: list[BufferLoad] = []
-    for load in collect(loop.body, BufferLoad):
-        if load.buffer in own or len(load.indices) != 1:
-            continue
-        index: Expr = load.indices[0].base if type(load.indices[0]) is Ramp else load.indices[0]
-        used = used_vars(index)
-        if loop.loop_var not in used or any([v in inner for v in used]) or collect(index, (BufferLoad, Call)):
-            continue
-        if dtype_of(index).lanes != 1 or any(
-            [structural_equal(index, p.indices[0]) and p.buffer is load.buffer for p in loads]
-        ):
-            continue
-        loads.append(buffer_load(load.buffer, index))
-    later = [buffer_load(load.buffer, substitute(load.indices[0], {loop.loop_var: ahead})) for load in loads]
-    fetches = [prefetch_of(load, 3) for load in later]
+    fetches = [
+        prefetch_of(buffer_load(load.buffer, substitute(index, {loop.loop_var: ahead})), 3)
+        for load, index in first_elements(loop, loop.body, set(), inner)
+    ]
     return replace(bare, body=seq(*fetches, loop.body))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ....arith.views import byte_range, owners, viewed_buffer
 from ....ir.buffer import Buffer
 from ....ir.build import add, const, dtype_of, ge, le, logical_and, logical_not, logical_or, lt, mul
-from ....ir.expr import Call, IntImm, Op, Var
+from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import And, BufferLoad, Let, Or, Ramp
@@ -38,6 +38,7 @@ from ....ir.stmt import (
 from ....ir.types import Expr
 from ....ir.walk import children, rebuild, substitute
 from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import is_choice
 
 
 def _inside(buffer: Buffer, indices: tuple[Expr, ...], owner: Buffer | None) -> Expr | None:
@@ -85,12 +86,7 @@ class _Checks:
         elif (kind is And or kind is Or) and dtype_of(expr).lanes == 1:
             self.expr(expr.a, guard)
             self.expr(expr.b, _both(guard, expr.a if kind is And else logical_not(expr.a)))
-        elif (
-            kind is Call
-            and type(expr.op) is Op
-            and expr.op.name == "T.if_then_else"
-            and dtype_of(expr.args[0]).lanes == 1
-        ):
+        elif is_choice(expr) and dtype_of(expr.args[0]).lanes == 1:
             cond, yes, no = expr.args
             self.expr(cond, guard)
             self.expr(yes, _both(guard, cond))

@@ -43,6 +43,25 @@ def prefetch_of(load: BufferLoad, locality: int) -> Stmt:
     return Evaluate(intrinsic("prefetch", where, 0, locality, 1))
 
 
+def first_elements(loop: For, body: Stmt, also: set[Var], bound: set[Var]) -> list[tuple[BufferLoad, Expr]]:
+    """Loads in a body whose elements move with a loop, and with the variables ``also``, each with the index of the first; none in
+    whose index a ``bound`` variable stands, or what is loaded or called; each place once."""
+    own = {alloc.buffer for alloc in collect(loop.body, AllocBuffer)}
+    found: list[tuple[BufferLoad, Expr]] = []
+    for load in collect(body, BufferLoad):
+        if load.buffer in own or len(load.indices) != 1:
+            continue
+        index: Expr = load.indices[0].base if type(load.indices[0]) is Ramp else load.indices[0]
+        used = set(used_vars(index))
+        if not {loop.loop_var, *also} <= used or used & bound or collect(index, (BufferLoad, Call)):
+            continue
+        kind = type(load.indices[0])
+        known = [base for other, base in found if other.buffer is load.buffer and type(other.indices[0]) is kind]
+        if dtype_of(index).lanes == 1 and not any([structural_equal(index, base) for base in known]):
+            found.append((load, index))
+    return found
+
+
 def fetch_panels(loop: For) -> Stmt:
     """The loop with panels fetched ahead where it asks for it. Raises PassError E532 for a count of tiles below one."""
     tiles = loop.note(SOFTWARE_PREFETCH_PANEL)
@@ -76,24 +95,14 @@ class _Panel:
 
     def fetches(self) -> list[Stmt]:
         """One statement for each place that the step reads in vectors."""
-        own = {alloc.buffer for alloc in collect(self.loop.body, AllocBuffer)}
         lines = {part.loop_var: part for part in collect(self.step.body, For)}
         bound = {part.var for part in collect(self.loop.body, Bind)}
-        bases: list[tuple[BufferLoad, Expr]] = []
-        for load in collect(self.step.body, BufferLoad):
-            if load.buffer in own or len(load.indices) != 1 or type(load.indices[0]) is not Ramp:
-                continue
-            base = load.indices[0].base
-            used = set(used_vars(base))
-            if (
-                not {self.loop.loop_var, self.step.loop_var} <= used
-                or used & bound
-                or collect(base, (BufferLoad, Call))
-            ):
-                continue
-            known = [b for other, b in bases if other.buffer is load.buffer]
-            if len([v for v in lines if v in used]) <= 1 and not any([structural_equal(base, b) for b in known]):
-                bases.append((load, base))
+        found = first_elements(self.loop, self.step.body, {self.step.loop_var}, bound)
+        bases = [
+            (load, base)
+            for load, base in found
+            if type(load.indices[0]) is Ramp and len([v for v in lines if v in used_vars(base)]) <= 1
+        ]
         return [self.fetch(load, base, lines) for load, base in bases]
 
     def fetch(self, load: BufferLoad, base: Expr, lines: dict[Var, For]) -> Stmt:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ....arith.views import elements_of
 from ....ir.buffer import Buffer
 from ....ir.build import add, cast, const, dtype_of, floordiv, mul
 from ....ir.expr import Call, Var
@@ -41,19 +42,16 @@ def fragments_in(stmt: Stmt) -> Fragments:
     return {pointer: size for pointer, size in found.items() if size > 0}
 
 
-def elements_of(buffer: Buffer) -> Expr:
+def reach_of(buffer: Buffer) -> Expr:
     """Elements from the first one of a buffer to behind its last."""
     if buffer.strides and buffer.shape:
         return mul(cast(buffer.strides[0], "int64"), cast(buffer.shape[0], "int64"))
-    size: Expr = const(1, "int64")
-    for extent in buffer.shape:
-        size = mul(size, cast(extent, "int64"))
-    return size
+    return elements_of(buffer)
 
 
 def with_versions(buffer: Buffer, count: Expr) -> Buffer:
     """A buffer that holds ``count`` of another."""
-    strides = (elements_of(buffer), *buffer.strides) if buffer.strides else ()
+    strides = (reach_of(buffer), *buffer.strides) if buffer.strides else ()
     data = Var(buffer.data.name, buffer.data.ty, buffer.data.span)
     return replace(buffer, shape=(count, *buffer.shape), strides=strides, data=data)
 
@@ -94,7 +92,7 @@ class Versions(Rewriter):
             if buffer is None or (numbers is not None and position not in numbers):
                 continue
             args[position] = self.made[buffer].data
-            step = mul(cast(self.version(buffer), "int64"), elements_of(buffer))
+            step = mul(cast(self.version(buffer), "int64"), reach_of(buffer))
             if numbers is not None:
                 step = floordiv(step, const(self.fragments[buffer.data], "int64"))
             counted = numbers[position] if numbers is not None else position + 1

@@ -7,6 +7,12 @@ Loops longer than ``max_lanes`` are cut into a serial loop of vectors and a rest
 order_loops, or a vectorized loop of symbolic extent) are left to LLVM, which vectorizes plain arithmetic as well; those that call
 functions with branches inside (``BRANCHING``) or divide by integers from memory, which it cannot, are cut into vectors of ``lanes``
 and a rest here.
+
+independent_lanes: vectorized loops of which it is not proved that no iteration touches what another writes run in order.
+
+Rewrite: ``for i in T.vectorized(8): A[p[i]] = A[p[i]] + x[i]`` -> ``for i in range(8): ...``. So a vectorized loop gives what the
+loop in order gives, whatever it does; what certainly is not a vector loop the verifier refuses before (E351). Run behind
+``lower_opaque_block``, while buffers have their axes.
 """
 
 from __future__ import annotations
@@ -20,7 +26,6 @@ from ....ir.build import (
     add,
     broadcast,
     cast,
-    const,
     dtype_of,
     floordiv,
     int_imm,
@@ -74,6 +79,7 @@ from ....ir.types import Expr, PrimType, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import PURE_CALLS
+from ..analysis.vector_index import ramp_with_scalar
 from ..blocks.lower_opaque_block import leaves_loop
 from .vector_masks import CannotVectorize, is_zero, masked
 
@@ -127,7 +133,7 @@ class _Lanes:
         if a is expr.a and b is expr.b:
             return expr
         if dtype_of(a).lanes != dtype_of(b).lanes and kind in (Add, Sub, Mul):
-            combined = _ramp_with_scalar(kind, a, b)
+            combined = ramp_with_scalar(kind, a, b)
             if combined is not None:
                 return combined
         a, b = self.same(a, b)
@@ -240,21 +246,6 @@ def lane_by_lane(stmt: Stmt, var: Var, base: Expr, lanes: int) -> Stmt:
     lane, ty = Var(var.name, var.ty), scalar_type(var)
     body = fresh_copy(stmt, {var: add(lane, base)})
     return For(lane, int_imm(0, ty), int_imm(lanes, ty), "serial", body)
-
-
-def _ramp_with_scalar(kind: type, a: Expr, b: Expr) -> Expr | None:
-    """Ramps stay ramps under adding, subtracting and scaling by a scalar."""
-    if type(a) is Ramp and dtype_of(b).lanes == 1:
-        if kind is Mul:
-            return ramp(mul(a.base, b), mul(a.stride, b), a.lanes)
-        return ramp(add(a.base, b) if kind is Add else sub(a.base, b), a.stride, a.lanes)
-    if type(b) is Ramp and dtype_of(a).lanes == 1:
-        if kind is Mul:
-            return ramp(mul(a, b.base), mul(a, b.stride), b.lanes)
-        if kind is Add:
-            return ramp(add(a, b.base), b.stride, b.lanes)
-        return ramp(sub(a, b.base), mul(b.stride, const(-1, dtype_of(b.stride))), b.lanes)
-    return None
 
 
 def _load(s: _Lanes, expr: BufferLoad) -> Expr:
@@ -392,6 +383,19 @@ def _serial(loop: For, lanes: int) -> Stmt:
     rest = substitute(loop.body, {loop.loop_var: add(loop.loop_var, first)})
     tail = fresh_copy(replace(loop, extent=sub(loop.extent, first), body=rest, annotations=None))
     return seq(For(outer, int_imm(0, ty), blocks, "serial", body), tail)
+
+
+def _in_order(loop: For) -> Stmt:
+    return replace(loop, kind="serial") if loop.kind == "vectorized" and not independent(loop) else loop
+
+
+@prim_func_pass()
+def independent_lanes(func: PrimFunc) -> PrimFunc:
+    """Make vectorized loops serial unless their iterations are proved independent.
+
+    For programs without blocks whose buffers have their axes.
+    """
+    return rewrite(func, {For: _in_order})
 
 
 @prim_func_pass()
