@@ -41,3 +41,22 @@ def test_conversions_run_without_torch() -> None:
         (codes, back), (want, expected) = f(given), model(given)
         assert codes.dtype == torch.int8 and torch.equal(codes, want)
         torch.testing.assert_close(back, expected, rtol=0, atol=expected.max().item() / 95)  # the next code at a tie
+
+
+class Dynamic(torch.nn.Module):
+    """Ranges are found while the program runs, as in dynamic quantisation for export."""
+
+    def forward(self, x: Any) -> Any:
+        scale, zero = IN.choose_qparams.tensor(x, -128, 127, 1e-7, torch.int8)
+        codes = IN.quantize_per_tensor.tensor(x, scale, zero, *INT8)
+        return scale, zero, codes, IN.dequantize_per_tensor.tensor(codes, scale, zero, *INT8)
+
+
+def test_ranges_found_while_the_program_runs() -> None:
+    model, x = Dynamic(), torch.randn(3, 16)
+    f = unity.compile(model, example_inputs=(x,), strict=True)
+    for given in (x * 3, x.abs() + 2, -x.abs(), torch.zeros(3, 16)):
+        found, wanted = f(given), model(given)
+        assert torch.equal(found[1], wanted[1]) and (found[2].int() - wanted[2].int()).abs().max() <= 1  # a tie
+        torch.testing.assert_close(found[0], wanted[0], rtol=1e-6, atol=0)
+        torch.testing.assert_close(found[3], wanted[3], rtol=0, atol=1.01 * wanted[0].item())

@@ -45,6 +45,8 @@ def _decomposition(torch: Any, target: Any, trains: bool) -> Callable[..., Any] 
     if target.namespace == "quantized_decomposed" and target._overloadname == "default":
         own: Callable[..., Any] | None = getattr(require("torch.ao.quantization.fx._decomposed"), target._opname, None)
         return own  # quantised programs: torch's own function computes by element
+    if name in _OF_FOUND_RANGES:
+        return _OF_FOUND_RANGES[name]
     return target if target._can_decompose() else _table().get(target)  # a composite operator calls others itself
 
 
@@ -123,3 +125,32 @@ def _attention(x: Any, heads: int, qkv: Any, mask: Any, mask_type: int | None) -
         scores = torch.where(hidden, float("-inf"), scores) if mask.dtype == torch.bool else scores + hidden
     made = torch.softmax(scores, -1) @ v
     return made.transpose(1, 2).reshape(batch, length, width)
+
+
+def _found_range(x: Any, low: int, high: int, eps: float, dtype: Any) -> tuple[Any, Any]:
+    """Scale and zero point of the range of the elements, widened to hold 0; torch asks for the numbers themselves."""
+    torch = require("torch")
+    least, most = [end.float() for end in torch.aminmax(x)]
+    least, most = least.clamp(max=0), most.clamp(min=0)
+    scale = ((most - least) / float(high - low)).clamp(min=eps)
+    zero = (low - torch.round(least / scale).to(torch.int32)).clamp(low, high)
+    return scale.to(torch.float64).reshape(1), zero.to(torch.int64).reshape(1)
+
+
+def _quantised(x: Any, scale: Any, zero: Any, low: int, high: int, dtype: Any) -> Any:
+    torch = require("torch")
+    codes = torch.round(x.float() * (1.0 / scale.double()).float()) + zero.float()
+    return codes.clamp(low, high).to(dtype)
+
+
+def _restored(x: Any, scale: Any, zero: Any, low: int, high: int, dtype: Any, *, out_dtype: Any = None) -> Any:
+    kind = out_dtype or require("torch").float32
+    return (x.to(kind) - zero.to(kind)) * scale.to(kind)
+
+
+_OF_FOUND_RANGES: dict[str, Callable[..., Any]] = {
+    "quantized_decomposed.choose_qparams.tensor": _found_range,
+    "quantized_decomposed.quantize_per_tensor.tensor": _quantised,
+    "quantized_decomposed.dequantize_per_tensor.tensor": _restored,
+}
+"""Quantised programs whose scales are found while they run."""
