@@ -16,6 +16,7 @@ import unity
 from unity.ir.op import OPS
 from unity.target import GPU_PIPELINE
 from unity.transform.relax.lowering.legalize_ops import legalize_ops
+from unity.transform.relax.pipeline import GRAPH_PIPELINE
 
 pytestmark = pytest.mark.gpu
 CASES: list[tuple[str, dict[str, Any], tuple[int, ...], str]] = [
@@ -63,6 +64,14 @@ def test_more_than_a_line_has() -> None:
     with device_or_emulated():
         found = unity.VirtualMachine(executable, unity.cuda(0))["main"](given).numpy()
     np.testing.assert_array_equal(found, np.sort(given)[:, ::-1])
+
+
+def test_what_merges_leave_out_is_not_read() -> None:
+    """Of runs whose first elements are wanted the others are not carried along."""
+    with TARGET:
+        module = scheduled(GRAPH_PIPELINE(graph_module("R.topk(a, k=5, ret_type='values')", a='(2, 130), "float32"')))
+    report = unity.check_gpu(module, _given((2, 130), "float32"), name="main", pipeline=GPU_PIPELINE, traffic=False)
+    assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("kind", ['(4, 300), "float32"', '("n", "m"), "int64"'])

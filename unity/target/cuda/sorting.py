@@ -76,8 +76,8 @@ def _merge(place: str, kind: str, side: int, part: bool) -> str:
                     own: T.int64 = n // span
                     left: T.int64 = own // 2 * 2 * span
                     other: T.int64 = T.min(left * 2 + span - own * span, length)
-                    key: T.{kind} = sides[{side}, line, n]
                     if {inside}:
+                        key: T.{kind} = sides[{side}, line, n]
                         low[0] = other
                         high[0] = T.min(other + {"T.min(span, kept)" if part else "span"}, length)
                         while low[0] < high[0]:
