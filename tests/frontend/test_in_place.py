@@ -162,6 +162,7 @@ def test_against_torch(body, monkeypatch):
     torch.testing.assert_close(unity.compile(program)(x.clone()), program.module()(x.clone()), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("error::FutureWarning")  # of torch, where a program is copied with its modules
 def test_inputs_keep_names_that_python_has():
     class Named(torch.nn.Module):
         def forward(self, input, sum):
