@@ -94,7 +94,7 @@ class ObjectCache:
     def _read(self, path: Path, key: str) -> tuple[bytes, bytes] | None:
         """The description of a key, and the bytes stored under it."""
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=_without_waiting) as file:
                 own, data = _is_own(os.fstat(file.fileno())), file.read()
         except OSError:
             return None
@@ -124,7 +124,7 @@ class ObjectCache:
         found = []
         for used, size, path in sorted(files, reverse=True)[:most]:
             with contextlib.suppress(OSError, ValueError):
-                with open(path, "rb") as opened:
+                with open(path, "rb", opener=_without_waiting) as opened:
                     data = opened.read(len(_MAGIC) + _DIGEST + _SIZE)
                     kind, parts = read_head(opened.read(int.from_bytes(data[-_SIZE:], "little")))
                 if data.startswith(_MAGIC) and stage in (None, kind):
@@ -203,6 +203,11 @@ class ObjectCache:
 def _head(key: str, body: bytes) -> bytes:
     """The head of an entry: its checksum counts the key."""
     return _MAGIC + hashlib.sha256(key.encode() + body).digest()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe in its place is not waited for."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_own(status: os.stat_result) -> bool:
