@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 SHOWN = [
     "argsort", "cos", "cumprod", "cumsum", "grad.linear_recurrence", "image.resize2d", "median", "nn.adaptive_max_pool2d",
     "nn.attention", "nn.attention_bias", "nn.avg_pool3d", "nn.max_pool3d_with_indices", "nn.softmax", "power", "scatter_nd", "sin",
-    "sort", "tan", "topk", "tril", "triu",
+    "sort", "matmul", "tan", "topk", "tril", "triu",
 ]  # fmt: skip
 """Operators whose kernels had arrays or too many numbers once, and others with many."""
 ARCHS = ("sm_80", "sm_90a")

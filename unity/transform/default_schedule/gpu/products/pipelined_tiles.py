@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .....ir.buffer import make_buffer
 from .....ir.build import const, dtype_of
-from .....ir.expr import Var
+from .....ir.expr import IntImm, Var
 from .....ir.scalar import IterVar
 from .....ir.types import Expr
 from .....ir.walk import used_vars
@@ -20,7 +20,16 @@ from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ...common.choices import choose
 from ...nest_building import INT
-from .product import Product, contiguous_along, count_of, inline_producers, products_of, replace_product, stored
+from .product import (
+    Product,
+    contiguous_along,
+    count_of,
+    extent_of,
+    inline_producers,
+    products_of,
+    replace_product,
+    stored,
+)
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel
 from .tile_blocks import VECTOR, WARP, group_sizes, store_width
@@ -133,7 +142,7 @@ def _tile(product: Product, gpu: GpuMachine) -> ThreadTile | None:
     steps = groups * STEP_BYTES // item
     tile = ThreadTile(rows, columns, steps, row_warps, column_warps, ROW_LANES, STAGES, blocks_per_sm, groups)
     staging = (groups - 1) * choice.sums * choice.threads * product.store.buffer.dtype.itemsize // groups
-    if store_width(product) == 1:
+    if store_width(product) == 1 and type(extent_of(product.columns)) is IntImm:
         staging += tile.warps * ROW_LANES * tile.column_lanes * VECTOR * product.store.buffer.dtype.itemsize
     stage = sum([side.bytes for side in _sides(product, tile)])
     room = (gpu.shared_bytes // blocks_per_sm - staging) // stage

@@ -155,7 +155,9 @@ def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: 
     are gone through outside: a place and its guard serve all rows."""
     down, over = parts
     width = store_width(product) if over.piece == VECTOR else 1
-    if over.piece > width:
+    if (
+        over.piece > width and type(extent_of(product.columns)) is IntImm
+    ):  # else there are no registers for the addresses
         stores = _stores_by_lines(product, tile, parts, sums, pos)
         return stores if tile.step_groups == 1 else _reduce_groups(product, tile, sums, pos, stores)
     row_count, column_count = tile.thread_rows, tile.thread_columns // width
