@@ -42,6 +42,7 @@ SHOWN = [
     "cumsum",
     "einsum",
     "gather_nd",
+    "left_shift",
     "matmul",
     "max",
     "mean",

@@ -28,6 +28,8 @@ _COSTLY = MATH_CALLS - {
     f"T.{name}" for name in ("floor", "ceil", "trunc", "round", "nearbyint", "fabs", "abs", "copysign", "sqrt")
 }
 """Functions that are worth a branch around them."""
+_GUARDED = {"T.shift_left", "T.shift_right"}
+"""Functions that the thread checker refuses for arguments from which a condition keeps them."""
 
 
 def _is_inside(load: BufferLoad, axes: Mapping[Var, IterVar]) -> bool:
@@ -52,9 +54,10 @@ def _chosen(block: Block, reads_more: bool) -> Block:
     read = reads_anyway(store.value)
     inside = [load for load in collect(store.value, BufferLoad) if _is_inside(load, axes)]
     given = [*read, *inside] if reads_more else read
+    barred = _COSTLY | _GUARDED if reads_more else _COSTLY
 
     def is_free(side: Expr, reads: list[BufferLoad]) -> bool:
-        return is_eager(side, reads) and not any([call.op_name in _COSTLY for call in collect(side, Call)])
+        return is_eager(side, reads) and not any([call.op_name in barred for call in collect(side, Call)])
 
     def choice(node: Call) -> Expr:
         if not is_choice(node):
