@@ -660,7 +660,7 @@ REFUSED = (
     "tex.2d.v4.f32.f32 {{%t0, %t1, %t2, %t3}}, [k, {{%t0, %t1}}];", "add.rn.bogus.f32 {d}, {a}, {a};", "frobnicate.b32 {d}, {a};",
     "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d}, {a}, {a}, {a}, {a}, 0;", "mov.b32 {d}, %envreg3;",
     "mov.b32 {d}, %cluster_ctarank;", "barrier.cluster.arrive;", "mapa.shared::cluster.u32 {d}, {a}, 1;",
-    "bfind.u32 {d}, {a};", "brx.idx {a}, k;", "prmt.b32.f4e {d}, {a}, {a}, {a};", "{{ .reg .b64 %w; add.rz.f64 %w, %w, %w; }}",
+    "bfind.u32 {d}, {a};", "prmt.b32.f4e {d}, {a}, {a}, {a};", "{{ .reg .b64 %w; add.rz.f64 %w, %w, %w; }}",
     "{{ .reg .b64 %w; cvt.rz.f64.s64 %w, %w; }}",
 )  # fmt: skip
 

@@ -213,9 +213,8 @@ class Caller:
             fault, trace = "takes too long", error.__traceback__
         except Exception as error:
             trace = error.__traceback__
-            if (
-                isinstance(error, TypeError) and trace is not None and trace.tb_next is None
-            ):  # Python's own: no such arguments
+            calls = [frame for frame in traceback.extract_tb(trace) if Path(frame.filename).name != "contextlib.py"]
+            if isinstance(error, TypeError) and len(calls) == 1:  # Python's own: no such arguments
                 return None
             fault = f"{type(error).__name__}: {error}"
         finally:

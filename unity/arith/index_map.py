@@ -49,7 +49,7 @@ class IndexMap(Node):
     ) -> IndexMap:
         """The map that a function of indices says, e.g. ``lambda i, j: [i // 4, j, i % 4]``; ``ndim``: how many indices a function
         of ``*indices`` takes. Raises TypeRuleError E207 where that is not said, where it takes another number, and for results that
-        are no integers."""
+        are not integers."""
         parameters = inspect.signature(mapping_function).parameters.values()
         first = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.KEYWORD_ONLY)]
         last = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]

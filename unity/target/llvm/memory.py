@@ -67,7 +67,7 @@ def index_parts(w: FunctionWriter, expr: Expr, narrow: bool = True) -> tuple[str
 
 
 def _parts(w: FunctionWriter, expr: Expr, narrow: bool) -> tuple[str, int]:
-    """The same, of what is no constant."""
+    """The same, of what is not a constant."""
     dtype = dtype_of(expr)
     small = small_parts(w, expr) if w.ranges and (narrow or is_known(w, expr)) else None
     if small is not None:

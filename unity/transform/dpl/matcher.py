@@ -37,7 +37,7 @@ class Matcher:
         if known is not None:
             return known is expr or self.value(known) is self.value(expr)
         mark = self.mark()
-        if not pattern.matches(self, expr):
+        if not pattern._matches(self, expr):
             self.back_to(mark)
             return False
         kept = expr if pattern.keeps_variable else self.value(expr)

@@ -103,9 +103,9 @@ class DFPattern:
         for other in others:
             self.used_by(other)
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
-        """True if an expression has this form; the matcher records it."""
-        raise NotImplementedError
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
+        """True if an expression has this form; the matcher records it. The base stands for no expression."""
+        return False
 
     def match(self, expr: Expr, var2val: Mapping[Any, Expr] | None = None) -> bool:
         """True if an expression has this form. With ``var2val`` variables are followed to their values."""
@@ -125,7 +125,7 @@ class WildcardPattern(DFPattern):
 
     keeps_variable = True
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         return True
 
 
@@ -138,7 +138,7 @@ class VarPattern(DFPattern):
     name: str
     kind: str = "var"
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         fits = (
             type(expr) is GlobalVar
             if self.kind == "global"
@@ -151,7 +151,7 @@ class VarPattern(DFPattern):
 class ConstantPattern(DFPattern):
     """Constant data."""
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         return type(m.value(expr)) is Constant
 
 
@@ -161,7 +161,7 @@ class ExprPattern(DFPattern):
 
     expr: Expr
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         return structural_equal(self.expr, m.value(expr))
 
 
@@ -186,7 +186,7 @@ class CallPattern(DFPattern):
         if add_constraint and context is not None:
             context += [(arg, self, index, False) for index, arg in enumerate(self.args)]
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         value = m.value(expr)
         if type(value) is not Call or not _match_op(m, self.op, value):
             return False
@@ -207,7 +207,7 @@ class TuplePattern(DFPattern):
             raise PlaceError("E743", f"field {index} of a pattern of {len(self.fields)} fields")
         return TupleGetItemPattern(self, None if index is None else index % len(self.fields))
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         value = m.value(expr)
         if type(value) is not Tuple or len(value.fields) != len(self.fields):
             return False
@@ -229,7 +229,7 @@ class TupleGetItemPattern(DFPattern):
     tuple_value: DFPattern
     index: int | None
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         value = m.value(expr)
         if type(value) is not TupleGetItem or self.index not in (None, value.index):
             return False
@@ -243,7 +243,7 @@ class OrPattern(DFPattern):
     left: DFPattern
     right: DFPattern
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         return m.match(self.left, expr) or m.match(self.right, expr)
 
 
@@ -254,7 +254,7 @@ class AndPattern(DFPattern):
     left: DFPattern
     right: DFPattern
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         return m.match(self.left, expr) and m.match(self.right, expr)
 
 
@@ -264,7 +264,7 @@ class NotPattern(DFPattern):
 
     inner: DFPattern
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         mark = m.mark()
         matched = m.match(self.inner, expr)
         m.back_to(mark)
@@ -278,7 +278,7 @@ class AttrPattern(DFPattern):
     inner: DFPattern
     attrs: dict[str, Any]
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         attrs = getattr(m.value(expr), "attrs", None)
         return isinstance(attrs, dict) and m.match(self.inner, expr) and _has_attrs(self.attrs, attrs)
 
@@ -290,7 +290,7 @@ class DataTypePattern(DFPattern):
     inner: DFPattern
     dtype: DataType
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         ty = expr.ty
         return isinstance(ty, (TensorType, PrimType)) and ty.dtype is self.dtype and m.match(self.inner, expr)
 
@@ -302,7 +302,7 @@ class ShapePattern(DFPattern):
     inner: DFPattern
     shape: tuple[Expr | int, ...]
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         return _same(dims(expr.ty), self.shape) and m.match(self.inner, expr)
 
 
@@ -313,7 +313,7 @@ class TypePattern(DFPattern):
     inner: DFPattern
     ty: Type
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         return is_subtype(expr.ty, self.ty) is Answer.YES and m.match(self.inner, expr)
 
 
@@ -324,7 +324,7 @@ class SameShapePattern(DFPattern):
     inner: DFPattern
     others: tuple[DFPattern, ...]
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         own = dims(expr.ty)
         for other in self.others:
             known = m.found.get(other)
@@ -342,7 +342,7 @@ class ShapeExprPattern(DFPattern):
     def __getitem__(self, index: int) -> Expr | int:
         return self.values[index]
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         value = m.value(expr)
         return type(value) is ShapeExpr and _same(value.values, self.values)
 
@@ -370,7 +370,7 @@ class PatternSeq(DFPattern):
         context.append((self.patterns[-1], following[0], index, only))
         return PatternSeq([*self.patterns, *following])
 
-    def matches(self, m: Matcher, expr: Expr) -> bool:
+    def _matches(self, m: Matcher, expr: Expr) -> bool:
         return m.match(self.patterns[-1], expr)
 
 
@@ -380,7 +380,7 @@ def _match_op(m: Matcher, pattern: DFPattern, call: Call) -> bool:
     if isinstance(pattern, DpsPattern) and not isinstance(call.args[0], pattern.callee):
         return False
     mark = m.mark()
-    if pattern.matches(m, call.op):  # operators are shared: each use of one is a match of its own
+    if pattern._matches(m, call.op):  # operators are shared: each use of one is a match of its own
         return True
     m.back_to(mark)
     return False

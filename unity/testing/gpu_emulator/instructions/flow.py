@@ -6,7 +6,7 @@ import numpy as np
 
 from ....ir.interpret.threads.lanes import WARP
 from ..machine.batch import AT_BARRIER, AT_WARP, READY, Batch, Index
-from ..machine.findings import LAUNCH_FAILED, Fault, finding
+from ..machine.findings import ILLEGAL_INSTRUCTION, LAUNCH_FAILED, Fault, finding
 from ..machine.link import call_lists, called
 from ..machine.reading import U32, Get, Reading, Run
 from ..ptx.program import Symbol
@@ -50,6 +50,34 @@ def _bra(reading: Reading) -> Step:
             end_threads(batch, where)
         else:
             batch.pc[where] = target
+        return None
+
+    return branch
+
+
+@control("brx")
+def _brx(reading: Reading) -> Step:
+    """brx.idx index, list"""
+    reading.flag("idx")
+    reading.drop("uni")
+    names = reading.operands[1]
+    if not isinstance(names, Symbol) or names.name not in reading.linked.function.tables:
+        raise reading.refuse("its list of labels is not declared")
+    targets = np.array([_label(reading, Symbol(n)) for n in reading.linked.function.tables[names.name]])
+    index = reading.value(0, U32)
+    let_through = guard_of(reading)
+
+    def branch(batch: Batch, ix: Index, pc: int) -> int | None:
+        lanes = batch.lanes(ix)
+        where = let_through(batch, ix)
+        batch.pc[lanes] = pc + 1
+        taken = lanes if where is True else where
+        if taken is not False:
+            chosen = index(batch, taken)
+            if (chosen >= len(targets)).any():
+                text = f"an index beyond the {len(targets)} labels of a branch"
+                raise reading.fault(batch, ILLEGAL_INSTRUCTION, "bounds", text)
+            batch.pc[taken] = targets[chosen]
         return None
 
     return branch

@@ -18,7 +18,7 @@ from .reading import Get, Reading, each
 
 Rows = np.ndarray
 _NO_RESULT = frozenset((
-    "st", "red", "cp", "bra", "ret", "exit", "trap", "call", "bar", "barrier", "stmatrix", "membar", "fence", "prefetch",
+    "st", "red", "cp", "bra", "brx", "ret", "exit", "trap", "call", "bar", "barrier", "stmatrix", "membar", "fence", "prefetch",
     "setmaxnreg", "nanosleep", "griddepcontrol",
 ))  # fmt: skip
 _USES = frozenset(("st", "atom", "red", "cp", "ld"))

@@ -117,6 +117,8 @@ class Function:
     registers: list[Register] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Labels of ``.branchtargets``, by the name of the list."""
     limits: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Performance directives: ``maxntid``, ``reqntid``, ``minnctapersm``, ..."""
     defined: bool = True

@@ -204,6 +204,8 @@ class BodyReader:
             elif reader.peek(1) == ":" and reader.kinds[reader.at] == "word":
                 function.labels[word] = len(function.code)
                 reader.at += 2
+                if reader.peek() in (".branchtargets", ".calltargets"):
+                    self._targets(word)
             else:
                 self._instruction()
 
@@ -213,6 +215,16 @@ class BodyReader:
         self.registers = {}
         for scope in self.scopes:
             self.registers.update(scope)
+
+    def _targets(self, name: str) -> None:
+        reader = self.reader
+        if reader.take() == ".calltargets":
+            raise refused("calls through a table are not modelled", reader.span(reader.at - 1))
+        found = [reader.take()]
+        while reader.accept(","):
+            found.append(reader.take())
+        reader.expect(";")
+        self.function.tables[name] = tuple(found)
 
     def _directive(self, word: str) -> None:
         reader = self.reader

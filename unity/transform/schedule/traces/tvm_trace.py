@@ -21,7 +21,7 @@ INPUTS = {
     "cache_write": "block consumer_blocks",
     "annotate": "block_or_loop ann_val",
 }
-"""Inputs of instructions (``*``: all that follow) of which some are no blocks or loops."""
+"""Inputs of instructions (``*``: all that follow) of which some are not blocks or loops."""
 
 
 def tvm_name(primitive: str) -> str:
