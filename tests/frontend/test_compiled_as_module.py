@@ -70,6 +70,8 @@ def test_tables_are_those_of_the_model(compiled) -> None:
         (lambda f: setattr(f, "0", None), FrontendError, "E664"),
         (lambda f: delattr(f, "0"), FrontendError, "E664"),
         (lambda f: pickle.dumps(f), ArtifactError, "E661"),
+        (lambda f: torch.jit.script(f), ArtifactError, "E661"),
+        (lambda f: torch.jit.script(torch.nn.Sequential(f)), ArtifactError, "E661"),
         (lambda f: torch.save(f, io.BytesIO()), ArtifactError, "E661"),
         (lambda f: unity.compile(f, example_inputs=(torch.zeros(1),)), FrontendError, "E013"),
     ],

@@ -7,6 +7,7 @@ import random
 import re
 import warnings
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -303,6 +304,27 @@ def test_a_named_size_keeps_its_range_where_a_condition_always_holds() -> None:
         torch.testing.assert_close(f(x), Twice()(x))
     with pytest.raises(VMError, match="E635"):
         f(torch.randn(1, 2, 41))
+
+
+@pytest.mark.parametrize(
+    ("how", "least"),
+    [
+        (lambda x, n: torch.zeros(int(n * 0.7)), 2),
+        (lambda x, n: torch.zeros(int(math.sqrt(n))), 2),
+        (lambda x, n: x * math.sqrt(n) / float(n), 2),
+        (lambda x, n: x[: int(n * 0.5)] * 2, 4),
+    ],
+)
+def test_a_number_that_python_makes_of_a_named_size(how: Any, least: int) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return how(x, x.shape[0])
+
+    vary = ({0: torch.export.Dim("n", min=least, max=100)},)
+    f = unity.compile(Model(), example_inputs=(torch.randn(6, 3),), dynamic_shapes=vary)
+    for n in (least, 9, 100):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(f(x), how(x, n))
 
 
 def test_a_condition_on_strides_of_unit_axes_says_nothing() -> None:

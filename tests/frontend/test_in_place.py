@@ -251,11 +251,14 @@ class Changed(torch.nn.Module):
         (lambda m, x, d: setattr(m, "kept", torch.cat([m.kept, m.kept])), r"kept from float32\[2, 1\] to float32\[4, 1\]"),
         (lambda m, x, d: m.kept.add_(1).squeeze_(), r"kept from float32\[2, 1\] to float32\[2\]"),
         (lambda m, x, d: x.mul_(2).t_(), r"x from float32\[2, 3\] to float32\[3, 2\]"),
+        (lambda m, x, d: (x.unsqueeze_(0), m.kept.add_(1)), r"the number of axes of x"),
+        (lambda m, x, d: (d.t_(), m.kept.add_(1)), r"given from float32\[2, 2\] of strides \[2, 1\] to .* \[1, 2\]"),
+        (lambda m, x, d: (d.unsqueeze_(2).squeeze_(2), d.swapaxes_(0, 1)), "given from|the number of axes"),
     ],
 )  # fmt: skip
 def test_other_kinds_are_refused(how, text):
     with pytest.raises(unity.UnityError, match=rf"E012.*{text}"):
-        unity.compile(Changed(how), example_inputs=(torch.ones(2, 3),))
+        unity.compile(Changed(how), example_inputs=(torch.ones(2, 3),), example_kwargs={"given": torch.ones(2, 2)})
 
 
 @pytest.mark.parametrize(

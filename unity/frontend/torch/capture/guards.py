@@ -110,7 +110,7 @@ def layout_guards(program: Any) -> set[str]:
         return set()
     sources = environment.var_to_sources
     printer = require("torch.fx.experimental.symbolic_shapes").ShapeGuardPythonPrinter(
-        sources, lambda source: source.name if isinstance(source.name, str) else source.name(), sources
+        sources, source_name, sources
     )
     asked: dict[bool, set[str]] = {True: set(), False: set()}
     for guard in environment.guards:
@@ -118,6 +118,11 @@ def layout_guards(program: Any) -> set[str]:
             texts = {printer.doprint(guard.expr), printer.doprint(environment.simplify(guard.expr))}
             asked[getattr(guard.sloc.framework_loc, "name", "") in _OF_LAYOUTS] |= texts
     return asked[True] - asked[False]
+
+
+def source_name(source: Any) -> str:
+    """``L['x']`` of an input, which torch keeps in an attribute or, in some versions, gives by a method."""
+    return str(source.name if isinstance(source.name, str) else source.name())
 
 
 def _environment(program: Any) -> Any:

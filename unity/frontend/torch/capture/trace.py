@@ -9,6 +9,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -22,11 +23,11 @@ from ..context.report import module_path, traced_line
 from ..operators.table import enter_rows
 from ..runtime.arguments import overlap, span
 from ..runtime.structures import known_results, register_classes
-from ..translate.in_place import is_mutable, refuse_other_kinds, refuse_uncovered
+from ..translate.in_place import is_mutable, other_kind, refuse_other_kinds, refuse_uncovered
 from .discard_parameters import memory_key
 from .dynamic import expand_dynamic_shapes, without_dim_names
 from .grad_modes import copied, with_graph, without_grad_modes
-from .guards import holds_in_range, layout_guards
+from .guards import holds_in_range, layout_guards, source_name
 from .inputs import check_examples, forward_signature, refuse_foreign
 from .known_numbers import known_numbers, whole_numbers
 from .lost_effects import lost_effects
@@ -70,14 +71,14 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
             if "does not require grad" in words:  # the model itself computes gradients
                 return exported(True)
             program = _with_known_numbers(torch, model, exported) if numbers and "data-dependent" in words else None
-            if program is None and "Could not extract specialized" in words:  # int(n) of a tensor: bytecode shows it
-                with contextlib.suppress(FrontendError), warnings.catch_warnings():
+            if _NARROWED.search(words):
+                program = _of_whole_range(exported, without_dim_names(dynamic_shapes), words)
+            if program is None and _NUMBER_WANTED.search(words):
+                with warnings.catch_warnings():
                     warnings.filterwarnings(
                         "ignore", "While compiling, we found certain side effects"
                     )  # those of our hooks
-                    program = exported(False, strict=True)
-            if _NARROWED.search(words):
-                program = _of_whole_range(exported, without_dim_names(dynamic_shapes), words)
+                    program = _of_bytecode(exported, without_dim_names(dynamic_shapes))
             if program is None:
                 raise
             return program
@@ -113,6 +114,22 @@ def _of_whole_range(exported: Callable[..., Any], shapes: Any, words: str) -> An
     return program if layout_guards(program).issuperset(open_guards) else None
 
 
+_NUMBER_WANTED = re.compile(
+    r"Could not extract specialized|specialized it to be a constant \((?![01]\))|satisfy the generated guard .* == -?\d+\.?$",
+    re.MULTILINE,
+)
+"""``int(n)``, ``float(n)``, ``math.sqrt(n)`` of a tensor or a size: Python's own functions, which give torch nothing to trace."""
+
+
+def _of_bytecode(exported: Callable[..., Any], shapes: Any) -> Any:
+    """The program as bytecode shows it, with its calls of Python's functions on numbers; None where torch refuses that too."""
+    try:
+        return exported(False, strict=True)
+    except FrontendError as error:
+        words = str(error.__cause__)
+    return _of_whole_range(partial(exported, strict=True), shapes, words) if _NARROWED.search(words) else None
+
+
 def _copy_aliased(torch: Any, model: Any, inputs: Any) -> Any:
     """The example inputs with copies where a tensor stands twice or is the model's own: torch.export would take both for one."""
     seen = {id(t) for t in [*model.parameters(), *model.buffers()]}
@@ -140,6 +157,9 @@ def _export_error(error: Exception, model: Any) -> FrontendError:
         text = linecache.getline(name, line).strip()
         if owner and text and not name.startswith(folders):
             frame_place, owner_of_line = (name, text, line), owner
+        elif frame.f_code.co_name == "produce_guards_verbose" and isinstance(error, IndexError):  # counts axes of inputs
+            _, *names = re.findall(r"\w+", source_name(frame.f_locals["source"]))
+            return other_kind(f"the number of axes of {'_'.join(names)}")
         elif id(frame.f_locals.get("self")) in paths:
             inner = owner
     span = Span(Source(*frame_place, owner=owner_of_line), 0, len(frame_place[1])) if frame_place is not None else None

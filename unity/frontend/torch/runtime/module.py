@@ -150,6 +150,11 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
 
     register_full_backward_pre_hook = register_backward_hook = register_full_backward_hook
 
+    def __prepare_scriptable__(self) -> Any:
+        """Called by ``torch.jit.script``. Raises ArtifactError E661."""
+        raise ArtifactError("E661", "a compiled model is machine code, which torch.jit.script cannot read",
+                            help="torch.jit.script the torch model; f.save(path) keeps the compiled one")  # fmt: skip
+
     def __copy__(self) -> Any:
         copied = type(self).__new__(type(self))
         copied.__dict__.update({k: v.copy() if type(v) is OrderedDict else v for k, v in self.__dict__.items()})

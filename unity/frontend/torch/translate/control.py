@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from .... import op
@@ -24,7 +25,12 @@ FLOAT_ARITHMETIC: dict[Any, Callable[..., Expr]] = {
     operator.add: op.add, operator.sub: op.subtract, operator.mul: op.multiply, operator.truediv: op.divide,
     operator.pow: op.power, operator.mod: op.floor_mod, operator.floordiv: op.floor_divide, operator.neg: op.negative,
 }  # fmt: skip
-"""Python's operators on floats that were read out of tensors."""
+"""Python's operators on floats that were read out of tensors, or made of sizes."""
+_MATH: dict[str, Callable[..., Expr]] = {
+    "sqrt": op.sqrt, "sin": op.sin, "cos": op.cos, "tan": op.tan, "asin": op.asin, "acos": op.acos, "atan": op.atan,
+    "sinh": op.sinh, "cosh": op.cosh, "tanh": op.tanh,
+}  # fmt: skip
+"""Functions of ``math``, as torch traces them for such floats: ``torch._sym_sqrt``."""
 
 
 def float_number(c: Context, node: Any, args: list[Any]) -> Expr:
@@ -32,7 +38,8 @@ def float_number(c: Context, node: Any, args: list[Any]) -> Expr:
     if str(node.target) in READS:
         made = c.reshape(c.cast(args[0], "float64"), [])
     else:
-        fn, name = FLOAT_ARITHMETIC.get(node.target), getattr(node.target, "__name__", str(node.target))
+        name = getattr(node.target, "__name__", str(node.target))
+        fn = FLOAT_ARITHMETIC.get(node.target) or _MATH.get(name.removeprefix("_sym_"))
         values = [c.cast(v, "float64") for v in args]
         if fn is None and name != "sym_float":
             raise Gap(f"{name} of a float that depends on the data")
@@ -54,6 +61,7 @@ def read_number(c: Context, x: Expr) -> Expr:
 
 _FLOATS: dict[str, Callable[..., Expr]] = {
     "Add": op.add, "Mul": op.multiply, "FloatTrueDiv": op.divide, "IntTrueDiv": op.divide, "FloatPow": op.power,
+    **{f"OpaqueUnaryFn_{name}": fn for name, fn in _MATH.items()},
 }  # fmt: skip
 _ROUNDED = {"TruncToInt": op.trunc, "FloorToInt": op.floor, "CeilToInt": op.ceil, "RoundToInt": op.round}
 
@@ -72,10 +80,8 @@ def rounded_size(c: Context, e: Any) -> Expr:
         fn = _FLOATS.get(kind)
         refuse(fn is None, f"sizes with {kind} are not expressible: {part}")
         assert fn is not None
-        made = value(part.args[0])
-        for other in part.args[1:]:
-            made = fn(made, value(other))
-        return made
+        parts = [value(other) for other in part.args]
+        return reduce(fn, parts) if len(parts) > 1 else fn(parts[0])
 
     rounded = c.cast(c.emit(_ROUNDED[type(e).__name__](value(e.args[0]))), "int64")
     symbol = Var("size", prim_type("int64"))
