@@ -60,6 +60,18 @@ def test_windows_that_torch_leaves_away() -> None:
 def test_means_of_integers_are_cut() -> None:
     x = torch.tensor([[[[7, -8, 3], [0, -1, 5], [-9, 2, 2]]]])
     models = [torch.nn.AvgPool2d(2, 1), torch.nn.AvgPool2d(3, 2, 1, count_include_pad=False, ceil_mode=True)]
+    models += [torch.nn.AvgPool2d(2, 1, 1, divisor_override=d) for d in (3, -5)]
+    models += [torch.nn.AvgPool2d(2, 2, 1, ceil_mode=True, divisor_override=7)]
     for model in models:
-        compiled = unity.compile(model, example_inputs=(x,), strict=True)
-        torch.testing.assert_close(compiled(x), model(x))
+        for dynamic in (None, ({2: AUTO, 3: AUTO},)):
+            compiled = unity.compile(model, example_inputs=(x,), strict=True, dynamic_shapes=dynamic)
+            for y in (x, x * (2**58 + 1)):
+                torch.testing.assert_close(compiled(y), model(y), rtol=0, atol=0)
+
+
+def test_means_of_integers_along_one_and_three_axes() -> None:
+    x = torch.arange(-30, 30).reshape(1, 3, 4, 5) * (2**56 + 3)
+    models = [torch.nn.AvgPool1d(3, 2, 1), torch.nn.AvgPool3d(2, 1, 1, divisor_override=5)]
+    for model in models:
+        y = x[0] if model is models[0] else x
+        torch.testing.assert_close(unity.compile(model, example_inputs=(y,), strict=True)(y), model(y), rtol=0, atol=0)

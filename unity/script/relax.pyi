@@ -425,7 +425,7 @@ def mean(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Returns the mean over the axes."""
 
 def median(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Returns the median over the axes, the lower of two middle values, and with one axis its int64 index; NaN if any is NaN."""
+    """Returns the median over the axes, the lower of two middle values or the first NaN, and with one axis its int64 index."""
 
 def meshgrid(tensors: Any, indexing: builtins.str = "ij") -> Any:
     """Repeats each of n vectors over a grid with one axis per vector."""

@@ -178,10 +178,13 @@ def _taps(
     if method == "nearest_neighbor":
         rounding = _choice(call, "rounding_method")
         return [(clamp(nearest(x, rounding, te.floor, te.ceil).astype("int64")), one)]
+    if method == "linear":  # the taps of torch, also where a weight is 0 and an element is not a number
+        low = te.trunc(x)
+        first, offset = low.astype("int64"), te.maximum(x - low, 0.0)
+        second = te.select(te.Value(extent) == te.Value(target), first, te.minimum(first + 1, last))
+        return [(te.minimum(first, last), one - offset), (second, offset)]
     low = te.floor(x)
     first, offset = low.astype("int64"), x - low
-    if method == "linear":
-        return [(clamp(first), one - offset), (clamp(first + 1), offset)]
     weights = cubic_weights(offset, float_attr(call, "cubic_alpha"))
     pixels = [first + (n - 1) for n in range(4)]
     if bool_attr(call, "cubic_exclude"):

@@ -6,6 +6,7 @@ R.match_cast.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,46 +40,45 @@ from ..manipulate.index import index_tensor
 row = rows("index")
 
 
-def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
-    """First position in the last axis of the sequence that is not before the value (or after it, with ``right``)."""
-    right = bool_attr(call, "right")
-    length, lead = sequence.shape[-1], sequence.ndim - 1
+def bisect(
+    shape: Sequence[Expr], length: Expr, given: list[te.Tensor], before: Callable[[list[Buffer], list[Var], Expr], Expr]
+) -> te.Tensor:
+    """For each index of ``shape`` the first of ``length`` places that is not before what is looked for, int64."""
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        line, wanted = ins
-        low, high = ZERO, ONE
+        found, low, high = outs
+        first, last = [read(end, (ZERO,)) for end in (low, high)]
 
         def body(i: list[Var]) -> Stmt:
-            def state(which: Expr) -> Expr:
-                return read(outs[1], (which,))
-
-            value = read(wanted, i)
-            middle = (state(low) + state(high)) // 2
-            element = read(line, (*i[:lead], middle))
-            first, second = (value, element) if right else (element, value)
-            before = build.lt(first, second)
-            if build.dtype_of(value).is_float:
-                nan = build.logical_and(build.eq(first, first), build.ne(second, second))
-                before = build.logical_or(before, nan)
-            if right:
-                before = build.logical_not(before)
+            middle = (first + last) // 2
             return seq(
-                BufferStore(outs[1], ZERO, (low,)),
-                BufferStore(outs[1], length, (high,)),
+                BufferStore(low, ZERO, (ZERO,)),
+                BufferStore(high, length, (ZERO,)),
                 While(
-                    build.lt(state(low), state(high)),
+                    build.lt(first, last),
                     IfThenElse(
-                        before,
-                        BufferStore(outs[1], middle + 1, (low,)),
-                        BufferStore(outs[1], middle, (high,)),
+                        before(ins, i, middle),
+                        BufferStore(low, middle + 1, (ZERO,)),
+                        BufferStore(high, middle, (ZERO,)),
                     ),
                 ),
-                BufferStore(outs[0], state(low), tuple(i)),
+                BufferStore(found, first, tuple(i)),
             )
 
-        return loops(wanted.shape, body)
+        return loops(shape, body)
 
-    position = te.extern([values.shape, (2,)], [sequence, values], emit, "place", "int64")[0]
+    return te.extern([shape, (1,), (1,)], given, emit, "place", "int64")[0]
+
+
+def _search(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
+    """First position in the last axis of the sequence that is not before the value (or after it, with ``right``): by bisection,
+    as in torch, for which NaN is neither."""
+    lead, after = sequence.ndim - 1, build.gt if bool_attr(call, "right") else build.ge
+
+    def before(ins: list[Buffer], i: list[Var], middle: Expr) -> Expr:
+        return build.logical_not(after(read(ins[0], (*i[:lead], middle)), read(ins[1], i)))
+
+    position = bisect(values.shape, sequence.shape[-1], [sequence, values], before)
     if not bool_attr(call, "out_int32"):
         return position
     return te.compute(values.shape, lambda *i: position[i].astype("int32"), "place_cast")
@@ -90,15 +90,15 @@ def _result(call: Call, values: TensorType) -> TensorType:
 
 
 def _search_ref(sequence: np.ndarray, values: np.ndarray, right: bool = False, out_int32: bool = False) -> np.ndarray:
-    side: Any = "right" if right else "left"
     sequence, values = sortable(sequence), sortable(values)
-    result = np.empty(values.shape, np.int32 if out_int32 else np.int64)
-    if sequence.ndim == 1:
-        result[...] = np.searchsorted(sequence, values, side)
-    else:
-        for at in np.ndindex(*sequence.shape[:-1]):
-            result[at] = np.searchsorted(sequence[at], values[at], side)
-    return result
+    low, high = np.zeros(values.shape, np.int64), np.full(values.shape, sequence.shape[-1])
+    while (low < high).any():
+        middle = (low + high) // 2
+        place = np.minimum(middle, sequence.shape[-1] - 1)
+        element = sequence[place] if sequence.ndim == 1 else np.take_along_axis(sequence, place, -1)
+        after = (low == high) | (element > values if right else element >= values)
+        low, high = np.where(after, low, middle + 1), np.where(after, middle, high)
+    return low.astype(np.int32 if out_int32 else np.int64)
 
 
 def _search_type(call: Call) -> Type:
@@ -125,7 +125,7 @@ searchsorted = row(
     ),
     _search_type,
     "Returns for each value the index that keeps the last axis of the sequence sorted when it is inserted there.",
-    lower=_bisect,
+    lower=_search,
     ref=_search_ref,
     samples="f32([[-1,0,0.5,1,2],[0,0,0,1,1]]), f32[2,4], right=each(False, True); f32[0], f32[3], out_int32=True",
 )

@@ -121,7 +121,7 @@ class Selection:
 
 
 def median_index(lines: te.Tensor) -> te.Tensor:
-    """Place of the lower middle element of each line along the last axis, or of the last NaN where there is one."""
+    """Place of the lower middle element of each line along the last axis, or of the first NaN where there is one."""
     length = lines.shape[-1]
     last = length - 1
 
@@ -132,7 +132,7 @@ def median_index(lines: te.Tensor) -> te.Tensor:
             if not ins[0].dtype.is_float:
                 return seq(prepared, chosen.store_index(last // 2, outs[0], tuple(i)))
             nans = chosen.count_where(lambda key: build.eq(key, max_key(chosen.kind)))
-            wanted = Bind(rank, build.select(build.gt(chosen.counts, ZERO), last, last // 2))
+            wanted = Bind(rank, build.select(build.gt(chosen.counts, ZERO), length - chosen.counts, last // 2))
             return seq(prepared, nans, wanted, chosen.store_index(rank, outs[0], tuple(i)))
 
         return loop_over_lines(lines.shape[:-1], line)

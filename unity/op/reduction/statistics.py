@@ -163,7 +163,8 @@ def _median_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
     lines = lines.reshape(*lines.shape[: x.ndim - len(axes)], -1)
     order = np.argsort(sortable(lines), axis=-1, kind="stable")
     middle = np.take(order, (lines.shape[-1] - 1) // 2, -1)
-    index = np.where(np.isnan(lines.astype(np.float64)).any(-1), order[..., -1], middle)
+    nan = np.isnan(lines.astype(np.float64))
+    index = np.where(nan.any(-1), nan.argmax(-1), middle)
     values = np.take_along_axis(lines, index[..., None], -1)[..., 0]
     if keepdims:
         shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
@@ -187,7 +188,7 @@ median = row(
     "median",
     _AXES,
     _median_type,
-    "Returns the median over the axes, the lower of two middle values, and with one axis its int64 index; NaN if any is NaN.",
+    "Returns the median over the axes, the lower of two middle values or the first NaN, and with one axis its int64 index.",
     lower=lower_median,
     ref=_median_ref,
     grad=_median_grad,

@@ -15,12 +15,16 @@ from functools import partial
 from typing import Any
 
 from ... import te
+from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.build import int_value
+from ...ir.expr import Var
 from ...ir.stmt import Stmt
 from ...ir.types import Expr
+from ...op.common.loop_nests import read
 from ...op.common.type_rules import product, put_at
 from ...op.manipulate.manipulate import ravel, unravel
+from ...op.reduction.search import bisect
 from ...op.reduction.sort_loops import key_type, ordered_key
 from ...op.reduction.sorting import gather_axis, lower_argsort, lower_sort, lower_topk
 from ...op.reduction.statistics import lower_median
@@ -124,13 +128,21 @@ def _topk(x: te.Tensor, axis: int, descending: bool, most: int, count: Expr) -> 
 
 
 def _median(lines: te.Tensor) -> te.Tensor:
-    """The place of the lower middle element of each line, or of the last NaN where there is one."""
-    last = te.Value(lines.shape[-1]) - 1
+    """The place of the lower middle element of each line, or of the first NaN where there is one."""
+    length = lines.shape[-1]
     order = argsort(lines, lines.ndim - 1, False)
 
+    def is_number(ins: list[Buffer], i: list[Var], middle: Expr) -> Expr:
+        element = read(ins[0], (*i, read(ins[1], (*i, middle))))
+        return build.eq(element, element)
+
+    numbers = bisect(lines.shape[:-1], length, [lines, order], is_number) if lines.data_type.is_float else None
+
     def place(*i: te.Value) -> te.Value:
-        end = order[(*i, last)]
-        return te.select(te.isnan(lines[(*i, end)]), end, order[(*i, last // 2)])
+        middle = te.Value(length - 1) // 2
+        if numbers is not None:
+            middle = te.select(numbers[i] < te.Value(length), numbers[i], middle)
+        return order[(*i, middle)]
 
     return te.compute(lines.shape[:-1], place, "median_place")
 

@@ -109,9 +109,7 @@ def layout_guards(program: Any) -> set[str]:
     if environment is None:
         return set()
     sources = environment.var_to_sources
-    printer = require("torch.fx.experimental.symbolic_shapes").ShapeGuardPythonPrinter(
-        sources, source_name, sources
-    )
+    printer = require("torch.fx.experimental.symbolic_shapes").ShapeGuardPythonPrinter(sources, source_name, sources)
     asked: dict[bool, set[str]] = {True: set(), False: set()}
     for guard in environment.guards:
         if all([symbol in sources for symbol in guard.expr.free_symbols]):

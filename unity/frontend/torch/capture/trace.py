@@ -74,10 +74,8 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
             if _NARROWED.search(words):
                 program = _of_whole_range(exported, without_dim_names(dynamic_shapes), words)
             if program is None and _NUMBER_WANTED.search(words):
-                with warnings.catch_warnings():
-                    warnings.filterwarnings(
-                        "ignore", "While compiling, we found certain side effects"
-                    )  # those of our hooks
+                with warnings.catch_warnings():  # of our hooks
+                    warnings.filterwarnings("ignore", "While compiling, we found certain side effects")
                     program = _of_bytecode(exported, without_dim_names(dynamic_shapes))
             if program is None:
                 raise
@@ -157,7 +155,7 @@ def _export_error(error: Exception, model: Any) -> FrontendError:
         text = linecache.getline(name, line).strip()
         if owner and text and not name.startswith(folders):
             frame_place, owner_of_line = (name, text, line), owner
-        elif frame.f_code.co_name == "produce_guards_verbose" and isinstance(error, IndexError):  # counts axes of inputs
+        elif isinstance(error, IndexError) and frame.f_code.co_name == "produce_guards_verbose":
             _, *names = re.findall(r"\w+", source_name(frame.f_locals["source"]))
             return other_kind(f"the number of axes of {'_'.join(names)}")
         elif id(frame.f_locals.get("self")) in paths:

@@ -91,11 +91,13 @@ def _div_mode(c: Context, a: Args) -> Expr:
     if a.rounding_mode == "floor":
         return x // y
     if a.rounding_mode == "trunc":
-        if is_float(x):
-            return op.trunc(x / y)
-        x, y = c.emit(x), c.emit(y)  # truncated = (x - remainder of the sign of x) / y, exactly divisible
-        return (x - op.mod(x, y)) // y
+        return op.trunc(x / y) if is_float(x) else truncated_quotient(c.emit(x), c.emit(y))
     return x / y
+
+
+def truncated_quotient(x: Expr, y: Expr) -> Expr:
+    """The quotient of integers towards zero: without the remainder, of the sign of ``x``, it is exact."""
+    return (x - op.mod(x, y)) // y
 
 
 @aten("pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor")

@@ -11,18 +11,21 @@ from ....ir.build import is_int
 from ....ir.expr import TupleGetItem
 from ....ir.relation import Answer, same_dim
 from ....ir.types import Expr
+from ....op.common.type_rules import product
 from ..context.context import (
     Args,
     Context,
     aten,
     dtype_of,
     is_float,
+    number,
     pair,
     rank_of,
     refuse,
     shape_of,
     static,
 )
+from .math import truncated_quotient
 from .resize import spatial_rank
 from .rounding import sum_dtype
 from .shape import slice_axis
@@ -147,19 +150,23 @@ def _max_pool_indices(c: Context, a: Args) -> list[Any]:
 def _average(c: Context, a: Args) -> Expr:
     """The mean of each window; a mean of integers is cut, as their division is."""
     rank = spatial_rank(c)
-    window, integer = _window(a, rank), not is_float(a.self)
-    x = _batched(c, c.cast(a.self, "float64") if integer else a.self, rank)
+    window, x = _window(a, rank), _batched(c, a.self, rank)
     divisor = getattr(a, "divisor_override", None)
     if divisor is None:
-        result = _MEAN[rank](x, **window, count_include_pad=bool(a.count_include_pad))
+        result: Expr = _MEAN[rank](x, **window, count_include_pad=bool(a.count_include_pad))
     else:  # the border as zeros, so that each mean is over the whole window; then another divisor
         kernel, steps, border = window["pool_size"], window["strides"], window["padding"][:rank]
         after = [w + (s - 1 if window["ceil_mode"] else 0) for w, s in zip(border, steps)]
         pads = (0, 0, 0, 0, *[w for both in zip(border, after) for w in both])
-        padded = op.nn_pad(x, pad_width=pads, pad_value=0.0)
-        mean = _MEAN[rank](padded, pool_size=kernel, strides=steps)
-        result = mean * (math.prod(kernel) / divisor)
-    return c.cast(_pooled(c, op.trunc(result) if integer else result, a.self, rank), c.dtype)
+        padded = op.nn_pad(x, pad_width=pads, pad_value=0)
+        if is_float(x):
+            result = _MEAN[rank](padded, pool_size=kernel, strides=steps) * (math.prod(kernel) / divisor)
+        else:
+            one_channel = c.reshape(padded, [product(shape_of(padded)[:2]), 1, *shape_of(padded)[2:]])
+            total = c.emit(_CONV[rank](one_channel, op.ones((1, 1, *kernel), c.dtype), strides=steps))
+            result = truncated_quotient(total, number(divisor, c.dtype))
+            result = c.reshape(result, [*shape_of(x)[:2], *shape_of(result)[2:]])
+    return _pooled(c, result, a.self, rank)
 
 
 # ---- pooling to a given size

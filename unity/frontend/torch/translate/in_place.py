@@ -20,7 +20,8 @@ def is_mutable(target: Any) -> bool:
 
 def refuse_other_kinds(program: Any) -> None:
     """Raise FrontendError E012 where an input or a tensor of the state is given another shape, order in memory or data type, as by
-    ``x.squeeze_()`` and ``self.mean = self.mean.sum()``: its memory, into which the new value is copied at the end, would not hold it."""
+    ``x.squeeze_()`` and ``self.mean = self.mean.sum()``: its memory, into which the new value is copied at the end, would not hold
+    it."""
     roots: dict[Any, Any] = {node: node for node in program.graph.nodes if node.op == "placeholder"}
     for node in program.graph.nodes:
         first = node.args[0] if is_mutable(node.target) and node.args else None
@@ -30,7 +31,7 @@ def refuse_other_kinds(program: Any) -> None:
         root = roots[node] = roots[first]
         was, becomes = [f"{str(v.meta['val'].dtype)[6:]}{list(v.meta['val'].shape)}" for v in (root, node)]
         if was == becomes and require("torch").Tag.inplace_view in node.target.tags:
-            was, becomes = [f"{kind} of strides {list(v.meta['val'].stride())}" for kind, v in ((was, root), (was, node))]
+            was, becomes = [f"{was} of strides {list(v.meta['val'].stride())}" for v in (root, node)]
         if was != becomes:
             places = {getattr(s.arg, "name", ""): s.target or s.arg.name for s in program.graph_signature.input_specs}
             raise other_kind(f"{places[root.name]} from {was} to {becomes}")
