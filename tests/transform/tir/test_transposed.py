@@ -8,7 +8,9 @@ import pytest
 from lowering import LOOPS
 
 import unity
+from unity.ir.interpret import run
 from unity.ir.scalar import Shuffle
+from unity.ir.stmt import For
 from unity.ir.walk import collect
 from unity.script import parse
 from unity.transform.tir.pipeline import lower_prim_func
@@ -57,6 +59,24 @@ def test_three_axes_and_a_formula(order: tuple[int, ...]) -> None:
     y = np.zeros([x.shape[a] for a in order], "float32")
     unity.build(parse(text))["main"](x, y)
     np.testing.assert_allclose(y, 2 * np.exp(x.transpose(order)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("level", ("v3", "v4"))
+@pytest.mark.parametrize("shape", ((9, 5), (40, 13), (13, 40), (29, 16), (16, 29), (45, 37), (11, 12), (15, 15)))
+@pytest.mark.parametrize("rest", ((), (1,), (2,)))
+def test_threads_share_blocks_without_a_race(
+    level: str, shape: tuple[int, int], rest: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last block has cells of the one before: threads never have both. The interpreter refuses races."""
+    monkeypatch.setattr("unity.transform.default_schedule.nests.order_loops.SHARED_WORK", 0)
+    order = (1, 0) if not rest else (0, 2, 1)
+    with unity.Target(f"llvm -mcpu=x86-64-{level}"):
+        lowered = lower_prim_func(parse(program((*rest, *shape), order, "float64")), LOOPS)
+    assert any([loop.kind == "parallel" for loop in collect(lowered.body, For)]) or max(shape) < 16
+    x = np.random.default_rng(0).standard_normal((*rest, *shape))
+    y = np.zeros([x.shape[axis] for axis in order])
+    run(unity.IRModule({"main": lowered}), "main", x, y)
+    np.testing.assert_array_equal(y, x.transpose(order))
 
 
 def test_symbolic_extents() -> None:

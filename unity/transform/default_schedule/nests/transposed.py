@@ -2,9 +2,10 @@
 
 A block reads ``n`` vectors along the axis that is contiguous in the source, transposes them by log2(n) rounds of two-vector
 shuffles, and computes ``n`` vectors along the axis that is contiguous in the target; each line of memory is touched once, whatever
-the distance of rows. The last block ends with the loop, and computes some cells again; where few lines are left, a cell must be
-computed once, or an extent is a symbol, what is left beyond whole blocks is computed cell by cell. Source of the rounds: Eklundh,
-"A fast computer method for matrix transposing", IEEE Transactions on Computers C-21(7), 1972.
+the distance of rows. The last block ends with the loop, and computes some cells again, after the others where threads share them;
+where few lines are left, a cell must be computed once, or an extent is a symbol, what is left beyond whole blocks is computed cell
+by cell. Source of the rounds: Eklundh, "A fast computer method for matrix transposing", IEEE Transactions on Computers C-21(7),
+1972.
 
 Rewrite: ``for i, j: Y[i, j] = f(X[j, i])`` -> ``for io, jo: { v_r = X[jo * n + r, io * n : ..]; shuffles; t[c, :] = v_c;
 for i: for j in vectorized(n): Y[..] = f(t[i, j]) }``.
@@ -79,25 +80,38 @@ def transposed(order: list[For], nest: Nest, vector_bytes: int, parallel: bool) 
         return None
     rest = [loop for loop in order if loop is not plan.along and loop is not plan.across]
     once = any([load.buffer.data is nest.store.buffer.data for load in nest.loads])
+    shares_rest = parallel and not all([is_int(loop.extent, 1) for loop in rest])
+    shared = parallel and not shares_rest
+    last: Expr | None = None
     loops, corner, lefts = [], [], []
     for loop, name in ((plan.across, "row_block"), (plan.along, "column_block")):
         block, count = Var(name, ty), floordiv(loop.extent, size)
         first, extent = mul(block, size), int_value(loop.extent)
-        if extent is None or 0 < extent % side < (side if once else side // LEAST_LEFT):
+        is_shared = shared and int_value(loop.extent, 2 * side) >= 2 * side
+        least = side if once or (is_shared and loop is plan.along) else side // LEAST_LEFT
+        if extent is None or 0 < extent % side < least:
             lefts.append((loop, mul(count, size)))
-        elif extent % side:  # the last block begins where it ends with the loop
+        elif extent % side and is_shared:  # not beside the one before, which has some of its cells
+            last = int_imm(extent - side, ty)
+        elif extent % side:
             count, first = add(count, int_imm(1, ty)), minimum(first, int_imm(extent - side, ty))
-        loops.append(For(block, zero, count, "serial", plan.nest.realize))
+        loops.append(For(block, zero, count, "parallel" if is_shared else "serial", plan.nest.realize))
         corner.append(first)
-    made = nested(loops, _block(plan, *corner))
-    made = nested(rest, seq(made, *[_remainder(plan, loop, whole, lefts) for loop, whole in lefts]))
-    return fresh_copy(_parallel(made) if parallel else made)
+        shared = shared and not is_shared
+    remainders = [_remainder(plan, loop, whole, lefts) for loop, whole in lefts]
+    blocks = nested(loops, _block(plan, *corner))
+    if shares_rest:
+        return fresh_copy(_parallel(nested(rest, seq(blocks, *remainders))))
+    made = nested(rest, seq(blocks, *[_parallel(part) if parallel else part for part in remainders]))
+    if last is not None:
+        made = seq(made, fresh_copy(nested([*rest, loops[1]], _block(plan, last, corner[1]))))
+    return fresh_copy(made)
 
 
 def _parallel(stmt: Stmt) -> Stmt:
     """The outermost loop of more than one iteration shared between threads."""
     if type(stmt) is not For:
-        return seq(*[_parallel(part) if type(part) is For else part for part in getattr(stmt, "stmts", (stmt,))])
+        return stmt
     if is_int(stmt.extent, 1) and type(stmt.body) is For:
         return replace(stmt, body=_parallel(stmt.body))
     return replace(stmt, kind="parallel")
