@@ -14,6 +14,5 @@ REASONS: dict[str, str] = {
     "gather, axis 1, large": "gathered reads of single elements, bound by memory: 0.9 to 1.1 from run to run",
     "take, axis 1, large": "gathered reads of single elements; the indices are checked in a pass of their own",
     "scatter, large": "the places to write are checked in a pass of their own, as torch checks them while it writes",
-    "adaptive_max_pool 7, large": "windows of five and six elements: bounds are masks, the index is found in a second pass",
 }
 """``"case, size"`` -> what limits it."""

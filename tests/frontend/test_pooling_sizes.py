@@ -16,10 +16,7 @@ class Pools(torch.nn.Module):
     """For kernel 3 and stride 2 with a border of one, torch never leaves a window away."""
 
     def forward(self, x: Any) -> Any:
-        found = [
-            F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
-            *F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
-        ]
+        found = [F.max_pool2d(x, 3, 2, 1, ceil_mode=True), F.adaptive_max_pool2d(x, (4, 3))]
         for counted in (False, True):
             found.append(F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=counted))
         found += [F.avg_pool2d(x, 3, 2, 1, ceil_mode=ceil, divisor_override=5) for ceil in (False, True)]
@@ -42,7 +39,7 @@ class LastWindow(torch.nn.Module):
         found = []
         for kernel, stride, border in ((2, 2, 1), (2, 3, 1), (1, 3, 0)):
             given: Any = (x, kernel, stride, border)
-            found += [F.max_pool2d(*given, ceil_mode=True), *F.max_pool2d(*given, ceil_mode=True, return_indices=True)]
+            found.append(F.max_pool2d(*given, ceil_mode=True))
             found += [F.avg_pool2d(*given, ceil_mode=True, divisor_override=d) for d in (None, 3)]
         return found
 
@@ -55,6 +52,24 @@ def test_windows_that_torch_leaves_away() -> None:
     for height in (17, 23):
         x = torch.randn(1, 2, height, 20)
         torch.testing.assert_close(compiled(x), LastWindow()(x), rtol=1e-5, atol=1e-6)
+
+
+class Places(torch.nn.Module):
+    """Largest elements with their places, which run in torch."""
+
+    def forward(self, x: Any) -> Any:
+        pooled, places = F.max_pool2d(x, 2, return_indices=True)
+        return [F.max_unpool2d(pooled, places, 2), *F.adaptive_max_pool2d(x, (4, 3), return_indices=True)]
+
+
+@pytest.mark.filterwarnings("ignore::unity.frontend.torch.context.report.FallbackWarning")
+def test_places_of_the_largest_elements() -> None:
+    example = torch.randn(2, 3, 16, 20)
+    compiled = unity.compile(Places(), example_inputs=(example,), dynamic_shapes=({0: AUTO},))
+    assert len(compiled.report.fallbacks) == 2
+    for rows in (2, 5):
+        x = torch.randn(rows, 3, 16, 20)
+        torch.testing.assert_close(compiled(x), Places()(x))
 
 
 def test_means_of_integers_are_cut() -> None:

@@ -177,6 +177,8 @@ _NONE = "no graph operator expresses it"
 IN_TORCH = {
     "fractional_max_pool2d.default": _NONE, "fractional_max_pool3d.default": _NONE, "multilabel_margin_loss.default": _NONE,
     "lstm.input": "a projection of the hidden state",
+    **{f"{kind}{rank}d{way}.default": "the places of the largest elements"
+       for kind, way in (("max_pool", "_with_indices"), ("adaptive_max_pool", "")) for rank in (1, 2, 3)},
 }  # fmt: skip
 """The operators of rare modules, which run in torch, and why."""
 GROUP = 24

@@ -49,7 +49,7 @@ def test_negative_axes_count_from_the_last():
         other = axis + len(first.shape) if axis < 0 else axis - len(first.shape)
         assert call_type(info, sample, axis=other) == call_type(info, sample), info.name
         tried.add(info.name)
-    assert len(tried) >= 12
+    assert len(tried) >= 11
 
 
 @pytest.mark.parametrize("name", ["strides", "padding", "dilation", "pool_size", "output_size"])

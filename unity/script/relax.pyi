@@ -678,10 +678,6 @@ class grad:
         """Returns input and ends a segment that the backward pass computes again."""
 
     @staticmethod
-    def linear_recurrence(factor: Any, term: Any, axis: Any = 0) -> Any:
-        """Returns all values of y[n] = factor[n] * y[n - 1] + term[n] along an axis, with y[-1] = 0."""
-
-    @staticmethod
     def max_pool2d_backward(
         output_grad: Any,
         data: Any,
@@ -694,7 +690,7 @@ class grad:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """The gradient of nn.max_pool2d with respect to ``data``: each element goes to the first of the largest in its window."""
+        """The gradient of nn.max_pool2d with respect to ``data``: each element is shared by the largest in its window."""
 
     @staticmethod
     def nll_loss_backward(
@@ -881,16 +877,31 @@ class nn:
         """Returns the means of windows chosen so that the output has a given size."""
 
     @staticmethod
-    def adaptive_max_pool1d(data: Any, output_size: Any) -> Any:
-        """Returns the largest elements of windows chosen for an output size, and their int64 indices in the spatial axes."""
+    def adaptive_max_pool1d(
+        data: Any,
+        output_size: Any = None,
+        layout: builtins.str = "NCW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Returns the largest elements of windows chosen so that the output has a given size."""
 
     @staticmethod
-    def adaptive_max_pool2d(data: Any, output_size: Any) -> Any:
-        """Returns the largest elements of windows chosen for an output size, and their int64 indices in the spatial axes."""
+    def adaptive_max_pool2d(
+        data: Any,
+        output_size: Any = None,
+        layout: builtins.str = "NCHW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Returns the largest elements of windows chosen so that the output has a given size."""
 
     @staticmethod
-    def adaptive_max_pool3d(data: Any, output_size: Any) -> Any:
-        """Returns the largest elements of windows chosen for an output size, and their int64 indices in the spatial axes."""
+    def adaptive_max_pool3d(
+        data: Any,
+        output_size: Any = None,
+        layout: builtins.str = "NCDHW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Returns the largest elements of windows chosen so that the output has a given size."""
 
     @staticmethod
     def attention(
@@ -1165,17 +1176,6 @@ class nn:
         """Returns the largest element of each window; NaN if any is NaN."""
 
     @staticmethod
-    def max_pool1d_with_indices(
-        data: Any,
-        pool_size: Any = (1,),
-        strides: Any = (1,),
-        padding: Any = (0,),
-        dilation: Any = (1,),
-        ceil_mode: builtins.bool = False,
-    ) -> Any:
-        """Returns the largest element of each window and its int64 index in the flattened spatial axes."""
-
-    @staticmethod
     def max_pool2d(
         data: Any,
         pool_size: Any = (1, 1),
@@ -1190,17 +1190,6 @@ class nn:
         """Returns the largest element of each window; NaN if any is NaN."""
 
     @staticmethod
-    def max_pool2d_with_indices(
-        data: Any,
-        pool_size: Any = (1, 1),
-        strides: Any = (1, 1),
-        padding: Any = (0, 0),
-        dilation: Any = (1, 1),
-        ceil_mode: builtins.bool = False,
-    ) -> Any:
-        """Returns the largest element of each window and its int64 index in the flattened spatial axes."""
-
-    @staticmethod
     def max_pool3d(
         data: Any,
         pool_size: Any = (1, 1, 1),
@@ -1213,17 +1202,6 @@ class nn:
         out_layout: Any = None,
     ) -> Any:
         """Returns the largest element of each window; NaN if any is NaN."""
-
-    @staticmethod
-    def max_pool3d_with_indices(
-        data: Any,
-        pool_size: Any = (1, 1, 1),
-        strides: Any = (1, 1, 1),
-        padding: Any = (0, 0, 0),
-        dilation: Any = (1, 1, 1),
-        ceil_mode: builtins.bool = False,
-    ) -> Any:
-        """Returns the largest element of each window and its int64 index in the flattened spatial axes."""
 
     @staticmethod
     def nll_loss(

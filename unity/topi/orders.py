@@ -269,12 +269,7 @@ def more(topi: Functions) -> dict[str, Callable[..., Any]]:
 
     def adaptive(rank: int, space: str) -> Callable[..., Any]:
         def call(data: te.Tensor, output_size: Any, pool_type: str, layout: str = space) -> Any:
-            kind = pool_kind(pool_type)
-            if kind == "avg":
-                return topi[f"nn.adaptive_avg_pool{rank}d"](data, output_size, layout)
-            if layout != space:
-                raise TypeRuleError("E217", f"adaptive pooling of {layout} to maxima is not here", help=f"use {space}")
-            return topi[f"nn.adaptive_max_pool{rank}d"](data, output_size)[0]
+            return topi[f"nn.adaptive_{pool_kind(pool_type)}_pool{rank}d"](data, output_size, layout)
 
         call.__doc__ = f'Pooling of data {space} to a size, ``pool_type`` "avg" or "max".'
         return call

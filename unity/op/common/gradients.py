@@ -20,7 +20,6 @@ from .table import R, constant
 from .type_rules import axes_attr, bool_attr, fail
 
 Rule = Callable[[Call, Expr], list[Any]]
-SECOND_DERIVATIVE = "the second derivative is not written as an operator"
 
 
 def dtype_of(x: Expr) -> DataType:

@@ -10,7 +10,6 @@ from . import (
     loss,
     norm,
     pool,
-    pool_indices,
     recurrent,
     resize,
     sample,

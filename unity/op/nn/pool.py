@@ -1,4 +1,4 @@
-"""Pooling over one, two or three spatial axes: largest and mean over windows, and means over windows chosen by the output size.
+"""Pooling over one, two or three spatial axes: largest and mean over windows of a given size, or chosen by the output size.
 
 Layouts NCW, NCHW, NCDHW and their orders. Means of narrow floats are taken in float32, sums of
 integers in 64 bits; which positions count in a mean
@@ -270,7 +270,7 @@ def adaptive_type(rank: int) -> Any:
     """Type rule of pooling to a given output size."""
 
     def rule(call: Call) -> Type:
-        x = number_tensor(call, 0, "data", rank + 2)
+        x = (tensor_arg if "max" in op_name(call) else number_tensor)(call, 0, "data", rank + 2)
         order = shared_layout(call, rank)
         known = dims(x)
         if known is None or attr(call, "output_size") is None:
@@ -297,7 +297,7 @@ def adaptive_window_bound(span: Expr, size: Expr) -> Expr:
     return build.ceildiv(span, size) + 1
 
 
-def _adaptive(rank: int) -> Any:
+def _adaptive(largest: bool, rank: int) -> Any:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes = layout_order(call, "layout", _layout(rank), _layout(rank))[2:]
         shape = known_dims(call, call.ty)
@@ -316,10 +316,13 @@ def _adaptive(rank: int) -> Any:
                 start, end = edges(i, n)
                 index[a] = start + rs[n]
                 inside.append(start + rs[n] < end)
-            value = accumulate_window(x[index])
-            return te.sum(te.if_then_else(te.all(*inside), value, 0), axis=rs)
+            if largest:
+                return te.max(te.if_then_else(te.all(*inside), x[index], te.lowest(x.dtype)), axis=rs)
+            return te.sum(te.if_then_else(te.all(*inside), accumulate_window(x[index]), 0), axis=rs)
 
-        total = te.compute(shape, body, "adaptive_sum")
+        total = te.compute(shape, body, f"adaptive_max_pool{rank}d" if largest else "adaptive_sum")
+        if largest:
+            return total
 
         def average(*i: te.Value) -> te.Value:
             count: Any = te.const(1, "int64")
@@ -333,21 +336,23 @@ def _adaptive(rank: int) -> Any:
     return lower
 
 
-def _adaptive_ref(rank: int) -> Any:
+def _adaptive_ref(largest: bool, rank: int) -> Any:
     def ref(
         x: np.ndarray, output_size: Any = None, layout: str = _layout(rank), out_layout: str | None = None
     ) -> np.ndarray:
-        data = np.transpose(x, [layout.index(c) for c in _layout(rank)]).astype(np.float64)
+        data = np.transpose(x, [layout.index(c) for c in _layout(rank)])
+        data = data if largest else data.astype(np.float64)
         span = data.shape[2:]
         size = span if output_size is None else as_tuple(output_size, rank)
         if 0 in span and x.dtype.kind in "iu":
             raise ValueError("integers have no mean of an empty window")
-        result = np.empty((*data.shape[:2], *size))
+        result = np.empty((*data.shape[:2], *size), data.dtype)
         for index in np.ndindex(*size):
             window = [slice(p * n // k, -(-(p + 1) * n // k)) for p, n, k in zip(index, span, size)]
             indices: tuple[Any, ...] = (slice(None), slice(None), *index)
-            result[indices] = data[(slice(None), slice(None), *window)].mean(tuple(range(-rank, 0)))
-        result = np.trunc(result) if x.dtype.kind in "iu" else result
+            elements = data[(slice(None), slice(None), *window)]
+            result[indices] = (elements.max if largest else elements.mean)(tuple(range(-rank, 0)))
+        result = np.trunc(result) if x.dtype.kind in "iu" and not largest else result
         return np.transpose(result, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
 
     return ref
@@ -362,19 +367,22 @@ def _pool_matrix(call: Call, n: int, size: int, wanted: int) -> np.ndarray:
     return result
 
 
-def _adaptive_row(rank: int) -> Operator:
+def _adaptive_row(largest: bool, rank: int) -> Operator:
     return row(
-        f"nn.adaptive_avg_pool{rank}d",
+        f"nn.adaptive_{'max' if largest else 'avg'}_pool{rank}d",
         ("data", attribute("output_size", None), attribute("layout", _layout(rank)), attribute("out_layout", None)),
         adaptive_type(rank),
-        "Returns the means of windows chosen so that the output has a given size.",
-        lower=_adaptive(rank),
-        ref=_adaptive_ref(rank),
-        grad=linear_axes_grad("DHW"[3 - rank :], _pool_matrix),
+        f"Returns the {'largest elements' if largest else 'means'} of windows chosen so that the output has a given size.",
+        lower=_adaptive(largest, rank),
+        ref=_adaptive_ref(largest, rank),
+        grad="models that pool to maxima are trained in torch: torch.compile runs their backward graphs there"
+        if largest
+        else linear_axes_grad("DHW"[3 - rank :], _pool_matrix),
         layout=channels_last.pool,
         samples=f"f32[{_SIGNALS[rank]}], output_size=each(1, 2, None); i32[{_SIGNALS[rank]}], output_size=2; "
         f"f32[{_SIGNALS[rank]}], output_size={(2, 3, 1)[3 - rank :]}, layout='{'NDHWC'.replace('DHW', 'DHW'[3 - rank :])}'",
     )
 
 
-adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = [_adaptive_row(n) for n in (1, 2, 3)]
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = [_adaptive_row(True, n) for n in (1, 2, 3)]
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = [_adaptive_row(False, n) for n in (1, 2, 3)]

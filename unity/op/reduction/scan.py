@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ from ... import te
 from ...ffi.dtype import BOOL, INT64, DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, ShapeExpr, Tuple
-from ...ir.relation import dims, tensor_type, unequal_shapes
+from ...ir.expr import Call
+from ...ir.relation import dims, tensor_type
 from ...ir.stmt import Stmt
 from ...ir.types import Expr, TensorType, Type
-from ..common.gradients import SECOND_DERIVATIVE, dtype_of, operand_shape
+from ..common.gradients import dtype_of, operand_shape
 from ..common.loop_nests import read
 from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, result_dtype, short_name
 from ..common.table import R, attribute, rows
@@ -25,17 +25,15 @@ from ..common.type_rules import (
     bool_attr,
     dtype_value,
     fail,
-    float_tensor,
     product,
-    same_dtype,
     tensor_arg,
 )
 from ..manipulate.manipulate import reorder
 from .scan_loops import LINES, Carried, scan_lines
 
 row = rows("reduce")
-Scan = Callable[[Sequence[Buffer], int, Carried], Stmt]
-"""(results of one shape, axis, what is carried along it) -> the statements that store them."""
+Scan = Callable[[Buffer, int, Carried], Stmt]
+"""(result, axis, what is carried along it) -> the statements that store it."""
 
 
 def _scan_type(call: Call) -> Type:
@@ -76,17 +74,11 @@ def _lowering(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., 
                     read(ins[0], [v - 1 if a == axis and exclusive else v for a, v in enumerate(i)]), carried
                 )
 
-            def begin(i: list[Expr]) -> list[Expr]:
-                return [build.const(start, carried) if exclusive else term(i)]
-
-            def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-                return [combine(old[0], term(i))]
-
-            def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
-                return [build.cast(values[0], acc_dtype)]
+            def begin(i: list[Expr]) -> Expr:
+                return build.const(start, carried) if exclusive else term(i)
 
             together = LINES if acc_dtype.is_float else 1
-            return scan(outs, axis, Carried([carried], begin, step, results, together, combine, term))
+            return scan(outs[0], axis, Carried(carried, begin, term, combine, acc_dtype, together))
 
         result: te.Tensor = te.extern(x.shape, [cast_tensor(x, acc_dtype, "wide")], emit, short_name(call), acc_dtype)
         return cast_tensor(result, dtype, "cast")
@@ -124,69 +116,6 @@ def _cumsum_grad(call: Call, g: Expr) -> list[Any]:
     return [R.astype(R.reshape(grad, operand_shape(call, x)) if axis is None else grad, dtype_of(x))]
 
 
-def _cumprod_grad(call: Call, g: Expr) -> list[Any]:
-    """The product before i times r[i], r[i] = g[i] + x[i + 1] r[i + 1]: without division, so zeros are no exception."""
-    x = call.args[0]
-    shape, whole = operand_shape(call, x), attr(call, "axis") is None
-    axis = 0 if whole else axis_attr(call, len(shape))
-    values = R.reshape(x, ShapeExpr((product(shape),))) if whole else x
-    factor, term = R.flip(values, axis=axis), R.flip(R.astype(g, dtype_of(x)), axis=axis)
-    begin = R.zeros_like(R.strided_slice(factor, axes=[axis], begin=[0], end=[1]))
-
-    def following(t: Expr) -> Expr:
-        return R.concat(Tuple((begin, R.strided_slice(t, axes=[axis], begin=[0], end=[-1]))), axis=axis)
-
-    if bool_attr(call, "exclusive"):
-        behind = following(R.grad.linear_recurrence(factor, term, axis=axis))
-    else:
-        behind = R.grad.linear_recurrence(following(factor), term, axis=axis)
-    result = R.cumprod(values, axis=axis, exclusive=True) * R.flip(behind, axis=axis)
-    return [R.reshape(result, ShapeExpr(shape)) if whole else result]
-
-
-def _recurrence_type(call: Call) -> Type:
-    factor, term = float_tensor(call, 0, "factor"), float_tensor(call, 1, "term")
-    same_dtype(call, factor, term)
-    axis_attr(call, factor.ndim)
-    known, given = dims(factor), dims(term)
-    if known is not None and given is not None and unequal_shapes(known, given):
-        raise fail(call, "E213", f"factor {factor} and term {term} must have one shape", arg=1)
-    return factor
-
-
-def lower_recurrence(call: Call, factor: te.Tensor, term: te.Tensor, scan: Scan = scan_lines) -> te.Tensor:
-    """The lowering of R.grad.linear_recurrence by what carries values along a line."""
-    acc_dtype, axis = compute_dtype(factor.data_type), axis_attr(call, factor.ndim)
-
-    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-            return [read(ins[0], i) * old[0] + read(ins[1], i)]
-
-        return scan(outs, axis, Carried([acc_dtype], lambda i: [read(ins[1], i)], step, together=LINES))
-
-    inputs = [cast_tensor(t, acc_dtype, "wide") for t in (factor, term)]
-    return cast_tensor(te.extern(factor.shape, inputs, emit, short_name(call), acc_dtype), factor.data_type, "cast")
-
-
-def _recurrence_ref(factor: np.ndarray, term: np.ndarray, axis: int = 0) -> np.ndarray:
-    kind = np.result_type(term, np.float32)
-    result, factors = np.moveaxis(term.astype(kind), axis, 0).copy(), np.moveaxis(factor.astype(kind), axis, 0)
-    for n in range(1, len(result)):
-        result[n] += factors[n] * result[n - 1]
-    return np.moveaxis(result, 0, axis).astype(term.dtype)
-
-
-linear_recurrence = row(
-    "grad.linear_recurrence",
-    ("factor: the factors", "term: the terms, of the same shape", attribute("axis", 0)),
-    _recurrence_type,
-    "Returns all values of y[n] = factor[n] * y[n - 1] + term[n] along an axis, with y[-1] = 0.",
-    family="grad",
-    lower=lower_recurrence,
-    ref=_recurrence_ref,
-    grad=SECOND_DERIVATIVE,
-    samples="f32[4,2,3], f32[4,2,3], axis=each(0, -1); f32[0,2], f32[0,2]; f16[3], f16[3]",
-)
 cumsum = row(
     "cumsum",
     _SCAN,
@@ -207,7 +136,7 @@ cumprod = row(
     family="reduce",
     lower=lower_cumprod,
     ref=_scan_ref(np.cumprod, 1),
-    grad=_cumprod_grad,
+    grad="products of what stands before are differentiated in torch: torch.compile runs their backward graphs there",
     samples="f32[3,4], axis=-1; f32[2,3]; f32[3,4], axis=1, exclusive=True; "
     "i32[3,4], axis=0, exclusive=True; b[5], axis=0, dtype=each('int64', None); f16[6], axis=0",
 )

@@ -19,11 +19,6 @@ from ...ir.types import Expr, prim_type
 from ..common.loop_nests import read, serial_loop
 from ..common.type_rules import ONE, ZERO
 
-Begin = Callable[[list[Expr]], list[Expr]]
-"""Indices of a line's first element -> the values there."""
-Step = Callable[[list[Expr], list[Expr]], list[Expr]]
-"""Indices of an element, the values before it -> the values there."""
-
 NEIGHBOURS = 256
 """Neighbours in memory that go together."""
 LINES = 4
@@ -34,33 +29,32 @@ SHARED = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The carried state: types, the first values, the next ones, and the part of them that is stored (the values themselves).
+    """The carried value: its type, the first one and what joins it by the indices of an element, how they are joined (in any
+    grouping), and the type in which it is stored.
 
-    ``together`` is how many lines go together along the last axis: as many as hide the time a step takes (``LINES``), or one.
-    ``combine`` and ``term``: where values may be joined in any grouping, the step is ``combine(value before, term(indices))``."""
+    ``together`` is how many lines go together along the last axis: as many as hide the time a step takes (``LINES``), or one."""
 
-    kinds: Sequence[DataType]
-    begin: Begin
-    step: Step
-    results: Step = lambda i, values: values
+    kind: DataType
+    begin: Callable[[list[Expr]], Expr]
+    term: Callable[[list[Expr]], Expr]
+    combine: Callable[[Expr, Expr], Expr]
+    stored: DataType
     together: int = 1
-    combine: Callable[[Expr, Expr], Expr] | None = None
-    term: Callable[[list[Expr]], Expr] | None = None
 
 
-def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
-    """Store in ``outs`` (of one shape) the results of what is carried along ``axis``."""
-    shape = outs[0].shape
+def scan_lines(out: Buffer, axis: int, carried: Carried) -> Stmt:
+    """Store in ``out`` what is carried along ``axis``."""
+    shape = out.shape
     rest = [a for a in range(len(shape)) if a != axis]
     if not rest:
-        return _lines(outs, axis, carried, {}, None, ONE, "serial")
+        return _lines(out, axis, carried, {}, None, ONE, "serial")
     last = axis == len(shape) - 1
     beside = max(rest, key=lambda a: build.int_value(shape[a], NEIGHBOURS)) if last else rest[-1]
     width = carried.together
     outer = {a: build.index_var(f"i{a}") for a in rest if a != beside}
 
     def group(start: Expr, lanes: Expr, kind: str) -> Stmt:
-        return _lines(outs, axis, carried, {**outer, beside: start}, beside, lanes, kind)
+        return _lines(out, axis, carried, {**outer, beside: start}, beside, lanes, kind)
 
     extent = shape[beside]
     if not last:
@@ -92,31 +86,30 @@ def _kind(shape: Sequence[Expr]) -> str:
 
 
 def _lines(
-    outs: Sequence[Buffer], axis: int, carried: Carried, index: dict[int, Expr], beside: int | None, lanes: Expr, kind: str
+    out: Buffer, axis: int, carried: Carried, index: dict[int, Expr], beside: int | None, lanes: Expr, kind: str
 ) -> Stmt:  # fmt: skip
     """``lanes`` lines along ``axis`` from the indices ``index`` on, next to each other along the axis ``beside``."""
     room = lanes if type(lanes) is IntImm else build.const(NEIGHBOURS, "int64")
-    state = [make_buffer(f"carried{n}", kind, (room,)) for n, kind in enumerate(carried.kinds)]
+    state = make_buffer("carried0", carried.kind, (room,))
 
-    def element(t: Expr, lane: Expr, next_state: Callable[[list[Expr]], list[Expr]]) -> Stmt:
-        i = [t if a == axis else index[a] + lane if a == beside else index[a] for a in range(outs[0].ndim)]
-        named = [Var("value", prim_type(kind)) for kind in carried.kinds]
-        return seq(
-            *[Bind(var, value) for var, value in zip(named, next_state(i))],
-            *[BufferStore(buffer, var, (lane,)) for buffer, var in zip(state, named)],
-            *[BufferStore(out, value, tuple(i)) for out, value in zip(outs, carried.results(i, [*named]))],
-        )
+    def element(t: Expr, lane: Expr, following: Callable[[list[Expr]], Expr]) -> Stmt:
+        i = [t if a == axis else index[a] + lane if a == beside else index[a] for a in range(out.ndim)]
+        named = Var("value", prim_type(carried.kind))
+        stored = BufferStore(out, build.cast(named, carried.stored), tuple(i))
+        return seq(Bind(named, following(i)), BufferStore(state, named, (lane,)), stored)
 
     def side_by_side(body: Callable[[Expr], Stmt]) -> Stmt:
         lane = build.index_var("lane")
         return For(lane, ZERO, lanes, kind, body(lane), annotations={"vectorize": 1} if kind == "serial" else None)
 
     def following(t: Expr) -> Stmt:
-        return side_by_side(lambda lane: element(t, lane, lambda i: carried.step(i, [read(b, (lane,)) for b in state])))
+        return side_by_side(
+            lambda lane: element(t, lane, lambda i: carried.combine(read(state, (lane,)), carried.term(i)))
+        )
 
-    length = outs[0].shape[axis]
+    length = out.shape[axis]
     first = serial_loop(
         build.minimum(length, 1), lambda t: side_by_side(lambda lane: element(t, lane, carried.begin)), "first"
     )
     rest = serial_loop(length - 1, lambda t: following(t + 1), "t")
-    return seq(*[AllocBuffer(b) for b in state], first, rest)
+    return seq(AllocBuffer(state), first, rest)

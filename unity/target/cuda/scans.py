@@ -1,5 +1,5 @@
-"""Running sums on CUDA devices: the lanes of a warp, or of a block, share a line along the last axis; along another axis, and where
-values may not be joined in another order, each thread has a line, with what it carries in registers.
+"""Running sums on CUDA devices: the lanes of a warp, or of a block, share a line along the last axis; along another axis each
+thread has a line, with what it carries in registers.
 
 Lanes that share a line have neighbours of it. Each adds what lanes below it have, at twice the distance each time (Hillis, Steele
 1986, "Data parallel algorithms"); what the last one has goes on to the next part of the line.
@@ -19,7 +19,7 @@ from ...ir.stmt import AllocBuffer, Bind, BufferStore, Evaluate, For, IfThenElse
 from ...ir.types import Expr, prim_type
 from ...op.common.loop_nests import loops, read, serial_loop
 from ...op.common.type_rules import ONE, ZERO, product
-from ...op.reduction.scan import lower_cumprod, lower_cumsum, lower_recurrence
+from ...op.reduction.scan import lower_cumprod, lower_cumsum
 from ...op.reduction.scan_loops import Carried
 from ...op.reduction.sort_loops import index_at
 
@@ -32,20 +32,17 @@ BLOCK = 128
 """Threads of a block that has several lines."""
 
 
-def _scan(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
-    """Store in ``outs`` (of one shape) the results of what is carried along ``axis``."""
-    shape = outs[0].shape
-    if axis == len(shape) - 1 and carried.combine is not None and carried.term is not None:
-        return _along(outs[0], carried, carried.combine, carried.term)
-    state = [make_buffer(f"carried{n}", kind, (ONE,)) for n, kind in enumerate(carried.kinds)]
+def _scan(out: Buffer, axis: int, carried: Carried) -> Stmt:
+    """Store in ``out`` what is carried along ``axis``."""
+    shape = out.shape
+    if axis == len(shape) - 1:
+        return _along(out, carried)
+    state = make_buffer("carried0", carried.kind, (ONE,))
 
-    def element(i: Sequence[Expr], following: Sequence[Expr]) -> Stmt:
-        named = [Var("value", prim_type(kind)) for kind in carried.kinds]
-        return seq(
-            *[Bind(var, value) for var, value in zip(named, following)],
-            *[BufferStore(buffer, var, (ZERO,)) for buffer, var in zip(state, named)],
-            *[BufferStore(out, value, tuple(i)) for out, value in zip(outs, carried.results([*i], [*named]))],
-        )
+    def element(i: Sequence[Expr], following: Expr) -> Stmt:
+        named = Var("value", prim_type(carried.kind))
+        stored = BufferStore(out, build.cast(named, carried.stored), tuple(i))
+        return seq(Bind(named, following), BufferStore(state, named, (ZERO,)), stored)
 
     def line(rest: list[Var]) -> Stmt:
         def first(t: Var) -> Stmt:
@@ -54,11 +51,11 @@ def _scan(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
 
         def following(t: Var) -> Stmt:
             i = [*index_at(rest, axis, t + 1)]
-            return element(i, carried.step(i, [read(buffer, (ZERO,)) for buffer in state]))
+            return element(i, carried.combine(read(state, (ZERO,)), carried.term(i)))
 
         length = shape[axis]
         return seq(
-            *[AllocBuffer(buffer) for buffer in state],
+            AllocBuffer(state),
             serial_loop(build.minimum(length, 1), first, "first"),
             serial_loop(length - 1, following, "t"),
         )
@@ -73,17 +70,16 @@ def _parallel(stmt: Stmt, depth: int) -> Stmt:
     return replace(stmt, kind="parallel", body=_parallel(stmt.body, depth - 1))
 
 
-def _along(
-    out: Buffer, carried: Carried, combine: Callable[[Expr, Expr], Expr], term: Callable[[list[Expr]], Expr]
-) -> Stmt:
+def _along(out: Buffer, carried: Carried) -> Stmt:
     """The kernel that stores what is carried along the last axis."""
+    combine, term = carried.combine, carried.term
     *rest, length = out.shape
     count, known = product(rest), build.int_value(length)
     threads = THREADS if known is None else MOST if known >= LONG else min(THREADS, 1 << max(0, known - 1).bit_length())
     lanes, is_whole = min(threads, WARP), known is not None and known <= threads
     warps, lines = threads // lanes, BLOCK // threads if threads <= WARP else 1
-    own, before = [make_buffer(name, carried.kinds[0], (ONE,), "local") for name in ("own", "before")]
-    of_warps = make_buffer("of_warps", carried.kinds[0], (build.const(warps + 1, "int64"),), "shared")
+    own, before = [make_buffer(name, carried.kind, (ONE,), "local") for name in ("own", "before")]
+    of_warps = make_buffer("of_warps", carried.kind, (build.const(warps + 1, "int64"),), "shared")
 
     def own_value() -> Expr:
         return read(own, (ZERO,))
@@ -97,8 +93,8 @@ def _along(
         inside = build.logical_and(build.lt(line, count), build.lt(t, length))
         last = read(of_warps, (build.const(warps, "int64"),)) if warps > 1 else read(before, (ZERO,))
         made: list[Stmt] = [
-            keep(build.const(0, carried.kinds[0])),
-            IfThenElse(inside, IfThenElse(build.eq(t, 0), keep(carried.begin(i)[0]), keep(term(i)))),
+            keep(build.const(0, carried.kind)),
+            IfThenElse(inside, IfThenElse(build.eq(t, 0), keep(carried.begin(i)), keep(term(i)))),
         ]
         if not is_whole:
             goes_on = build.logical_and(build.eq(tx, 0), build.gt(number, 0))
@@ -121,8 +117,8 @@ def _along(
                 made += [IfThenElse(build.eq(tx, threads - 1), at_end), _sync()]
         elif not is_whole:
             made.append(keep(_shuffle("tvm_warp_shuffle", own_value(), lanes - 1, lanes), before))
-        stores = [BufferStore(out, value, tuple(i)) for value in carried.results(i, [own_value()])]
-        return seq(*made, IfThenElse(inside, seq(*stores)))
+        stored = BufferStore(out, build.cast(own_value(), carried.stored), tuple(i))
+        return seq(*made, IfThenElse(inside, stored))
 
     def thread(bx: Var, ty: Var, tx: Var) -> Stmt:
         line = bx * lines + ty
@@ -159,5 +155,4 @@ def _shuffle(name: str, value: Expr, lane: int, lanes: int) -> Expr:
 LOWERINGS: dict[str, Callable[..., Any]] = {
     "R.cumsum": partial(lower_cumsum, scan=_scan),
     "R.cumprod": partial(lower_cumprod, scan=_scan),
-    "R.grad.linear_recurrence": partial(lower_recurrence, scan=_scan),
 }

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .... import op
 from ....ir.build import is_int
-from ....ir.expr import TupleGetItem
 from ....ir.relation import Answer, same_dim
 from ....ir.types import Expr
 from ....op.common.type_rules import product
@@ -33,9 +32,6 @@ from .shape import slice_axis
 _CONV = {1: op.nn_conv1d, 2: op.nn_conv2d, 3: op.nn_conv3d}
 _TRANSPOSED = {1: op.nn_conv1d_transpose, 2: op.nn_conv2d_transpose, 3: op.nn_conv3d_transpose}
 _MAX = {1: op.nn_max_pool1d, 2: op.nn_max_pool2d, 3: op.nn_max_pool3d}
-_MAX_INDICES = {
-    1: op.nn_max_pool1d_with_indices, 2: op.nn_max_pool2d_with_indices, 3: op.nn_max_pool3d_with_indices,
-}  # fmt: skip
 _MEAN = {1: op.nn_avg_pool1d, 2: op.nn_avg_pool2d, 3: op.nn_avg_pool3d}
 _ADAPTIVE_MEAN = {1: op.nn_adaptive_avg_pool1d, 2: op.nn_adaptive_avg_pool2d, 3: op.nn_adaptive_avg_pool3d}
 _ADAPTIVE_MAX = {1: op.nn_adaptive_max_pool1d, 2: op.nn_adaptive_max_pool2d, 3: op.nn_adaptive_max_pool3d}
@@ -133,17 +129,10 @@ def _max_pool(c: Context, a: Args) -> Expr:
 aten("max_pool1d.default", "max_pool2d.default", "max_pool3d.default")(_max_pool)
 
 
-def _both(c: Context, row: Callable[..., Expr], x: Expr, rank: int, attrs: dict[str, Any]) -> list[Expr]:
-    result = c.emit(row(_batched(c, x, rank), **attrs))
-    return [_pooled(c, TupleGetItem(result, n), x, rank) for n in (0, 1)]
-
-
 @aten("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
-def _max_pool_indices(c: Context, a: Args) -> list[Any]:
-    rank = spatial_rank(c)
-    if not c.uses(1):
-        return [_max_pool(c, a), None]
-    return _both(c, _MAX_INDICES[rank], a.self, rank, _window(a, rank))
+def _max_pool_alone(c: Context, a: Args) -> list[Any]:
+    refuse(c.uses(1), "the places of the largest elements")
+    return [_max_pool(c, a), None]
 
 
 @aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
@@ -172,31 +161,24 @@ def _average(c: Context, a: Args) -> Expr:
 # ---- pooling to a given size
 
 
-def _global_axes(c: Context, x: Expr, rank: int) -> tuple[int, ...] | None:
-    """The axes pooled to one element where all others stay as they are, else None."""
+def _adaptive(c: Context, x: Expr, all_of: Callable[..., Expr], rows: Mapping[int, Callable[..., Expr]]) -> Expr:
+    """Pooling by a row of ``rows``; over whole axes by ``all_of``."""
+    rank = spatial_rank(c)
     pooled = [n for n in range(-rank, 0) if same_dim(shape_of(x)[n], c.shape[n]) is not Answer.YES]
-    return tuple(pooled) if all([is_int(c.shape[n], 1) for n in pooled]) else None
+    if all([is_int(c.shape[n], 1) for n in pooled]):
+        return all_of(x, axis=tuple(pooled), keepdims=True) if pooled else c.reshape(x)
+    out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
+    refuse(0 in out, "an output without elements")
+    return _unbatched(c, rows[rank](_batched(c, x, rank), output_size=out), x, rank)
 
 
 @aten("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
       "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")  # fmt: skip
 def _adaptive_mean(c: Context, a: Args) -> Expr:
-    rank = spatial_rank(c)
-    axes = _global_axes(c, a.self, rank)
-    if axes is not None:
-        return op.mean(a.self, axis=axes, keepdims=True) if axes else c.reshape(a.self)
-    out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
-    refuse(0 in out, "an output without elements")
-    result = _ADAPTIVE_MEAN[rank](_batched(c, a.self, rank), output_size=out)
-    return _unbatched(c, result, a.self, rank)
+    return _adaptive(c, a.self, op.mean, _ADAPTIVE_MEAN)
 
 
 @aten("adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
 def _adaptive_max(c: Context, a: Args) -> list[Any]:
-    rank = spatial_rank(c)
-    axes = _global_axes(c, a.self, rank)
-    if axes is not None and not c.uses(1):
-        return [op.max(a.self, axis=axes, keepdims=True) if axes else c.reshape(a.self), None]
-    out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
-    refuse(0 in out, "an output without elements")
-    return _both(c, _ADAPTIVE_MAX[rank], a.self, rank, {"output_size": out})
+    refuse(c.uses(1), "the places of the largest elements")
+    return [_adaptive(c, a.self, op.max, _ADAPTIVE_MAX), None]

@@ -1,9 +1,8 @@
 """``flex_attention``: attention whose scores one function changes and whose pairs another chooses.
 
 Both functions take one score and its position; ``torch.vmap`` makes them operators on all positions, traced again into ATen.
-Where the new score is the old one plus what the position decides, the sum becomes a bias of the fused attention, of size 1 along
-axes it does not depend on; a mask alone becomes a mask. Any other function is applied to the matrix of scores. Not here:
-attention itself.
+A mask alone becomes the mask of the fused attention, of size 1 along axes it does not depend on; a function of scores is applied
+to their matrix. Not here: attention itself.
 """
 
 from __future__ import annotations
@@ -18,9 +17,6 @@ from ..context.context import ATEN, Args, Context, shape_of
 from ..context.report import Gap
 from .control import Parts
 
-_SMALL = ("torch.float16", "torch.bfloat16")
-_MINUS_INFINITY = ("aten.full.default", "aten.scalar_tensor.default")
-
 
 def flex_attention(parts: Parts) -> list[Any]:
     """The result, and where they are used, the logarithm of the sum and the largest score of each row. Raises Gap."""
@@ -28,13 +24,13 @@ def flex_attention(parts: Parts) -> list[Any]:
     flex = _Flex(c, node)
     operands = parts.value_of([*node.args[:3], *node.args[7], *node.args[8]])
     used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
-    if not flex.is_sum or used - {0}:
+    if flex.changes or used - {0}:
         return parts.results(flex.traced(flex.full_attention), operands)
     arguments = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": node.args[5], "enable_gqa": True}
-    if flex.adds or (flex.chooses and not flex.is_causal):
-        arguments["attn_mask"] = parts.results(flex.traced(flex.bias), operands)[0]
-    elif flex.chooses:
+    if flex.is_causal:
         arguments["is_causal"] = True
+    elif flex.chooses:
+        arguments["attn_mask"] = parts.results(flex.traced(flex.visible), operands)[0]
     query, key, value = operands[:3]
     key, value = [c.broadcast(t, [shape_of(query)[0], *shape_of(t)[1:]]) for t in (key, value)]
     c.value = node.meta["val"][0]
@@ -53,19 +49,16 @@ class _Flex:
         self.inputs = [getattr(n, "meta", {"val": n})["val"] for n in [*node.args[:3], *node.args[7], *node.args[8]]]
         self.split = 3 + len(node.args[7])
         given, result = _inputs_and_result(self.score)
-        self.adds = result is not given[0]
+        self.changes = result is not given[0]
         """True if the score changes."""
-        small = str(self.inputs[0].dtype) in _SMALL
-        self.is_sum = not (self.adds and small) and _is_sum(result, given[0], _dependents(given[0]))
-        """True if the new score is the old one plus something that is exact in the type of the query."""
         params, chosen = _inputs_and_result(self.mask)
         self.chooses = str(chosen.target) != "aten.new_ones.default"
         self.is_causal = (str(chosen.target), *chosen.args) in (
             ("aten.ge.Tensor", *params[2:4]),
             ("aten.le.Tensor", params[3], params[2]),
         )
-        self.used = [bool(n.users) or (self.chooses and bool(m.users)) for n, m in zip(given[1:5], params)]
-        """Those of batch, head, row and column that decide."""
+        self.used = [bool(n.users) for n in params]
+        """Those of batch, head, row and column that decide who sees whom."""
 
     def traced(self, fn: Callable[..., Any]) -> Any:
         """A function of query, key, value and the buffers as a graph of ATen operators. Raises Gap."""
@@ -88,16 +81,10 @@ class _Flex:
         sizes = [query.size(0), query.size(1), query.size(2), key.size(2)]
         return [self.torch.arange(n if all_of or used else 1) for n, used in zip(sizes, self.used)]
 
-    def bias(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
-        """The bias that is added to the scores, minus infinity where a pair is not chosen; or which pairs are."""
+    def visible(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
+        """The pairs that are chosen."""
         indices = self._indices(query, key, False)
-        visible = self._evaluate_everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), indices)
-        if not self.adds:
-            return visible
-        zero = query.new_zeros(())
-        added = self._evaluate_everywhere(lambda *i: self.score(zero, *i, *buffers[: self.split - 3]), indices)
-        added = added.to(query.dtype)
-        return self.torch.where(visible, added, -math.inf) if self.chooses else added
+        return self._evaluate_everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), indices)
 
     def full_attention(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
         """Attention with the matrix of scores, computed in float32 as torch does."""
@@ -126,39 +113,3 @@ def _inputs_and_result(module: Any) -> tuple[list[Any], Any]:
     nodes = list(module.graph.nodes)
     result = nodes[-1].args[0]
     return [n for n in nodes if n.op == "placeholder"], result[0] if isinstance(result, (list, tuple)) else result
-
-
-def _dependents(node: Any) -> set[Any]:
-    """All nodes that depend on a node."""
-    found, rest = {node}, [node]
-    while rest:
-        for user in rest.pop().users:
-            if user not in found:
-                found.add(user)
-                rest.append(user)
-    return found
-
-
-def _is_sum(node: Any, score: Any, behind: set[Any]) -> bool:
-    """The term that is added to the score, if a value is the score plus something independent of it: its value for a score of 0."""
-    while node is not score:
-        if getattr(node, "kwargs", None):
-            return False
-        name, args = str(node.target), list(node.args)
-        if (
-            name in ("aten.where.self", "aten.where.ScalarOther")
-            and args[0] not in behind
-            and _is_minus_infinity(args[2])
-        ):
-            node = args[1]
-        elif name in ("aten.add.Tensor", "aten.sub.Tensor") and args[0] in behind and args[1] not in behind:
-            node = args[0]
-        elif name == "aten.add.Tensor" and args[1] in behind and args[0] not in behind:
-            node = args[1]
-        else:
-            return False
-    return True
-
-
-def _is_minus_infinity(node: Any) -> bool:
-    return node == -math.inf or (str(getattr(node, "target", "")) in _MINUS_INFINITY and node.args[-1] == -math.inf)
