@@ -49,3 +49,35 @@ def test_pieces_lie_inside(name: str) -> None:
         else:
             with pytest.raises(unity.UnityError, match=r"E635.*x\.shape\[0\] >= [12]"):
                 compiled(x)
+
+
+def test_sizes_of_pieces_counted_from_the_end_stay_short() -> None:
+    """As many of the last elements as another tensor has, as skips of dilated convolutions take: sizes must not grow layer by layer."""
+
+    def skips(x: Any) -> Any:
+        kept = x
+        for gap in (1, 2, 4, 8):
+            x = torch.tanh(x[gap:] + x[:-gap])
+            kept = kept[-x.shape[0] :] + x
+        return kept
+
+    rows = torch.export.Dim("rows", min=20, max=100)
+    compiled = unity.compile(Cut(skips), example_inputs=(torch.randn(30, 3),), dynamic_shapes=({0: rows},))
+    assert "Select" not in compiled.script() and "max(" not in compiled.script()
+    for size in (20, 100):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(compiled(x), skips(x))
+
+
+def test_pieces_counted_from_the_end_by_a_size_of_any_sign() -> None:
+    compiled = unity.compile(
+        Cut(lambda x: x[2 - x.shape[0] :]),
+        example_inputs=(torch.randn(6, 3),),
+        dynamic_shapes=({0: torch.export.Dim.AUTO},),
+    )
+    for size in (1, 2, 3, 7):
+        x = torch.randn(size, 3)
+        try:
+            assert torch.equal(compiled(x), x[2 - size :])
+        except unity.UnityError as error:
+            assert size <= 2 and error.code == "E635"

@@ -114,6 +114,8 @@ class _Import:
             attrs["num_input"] = len(self.inputs)
             attrs["params"] = tuple([t for _, t in self.weights])
         ranges = self._ranges()
+        for limits in ranges:
+            self.symbols.limit(*limits)
         if ranges:
             attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}
         with self.builder.function("main", params, attrs):  # sizes rounded from floats are computed in it

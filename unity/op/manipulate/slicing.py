@@ -288,7 +288,10 @@ def _bounds(call: Call, extent: Expr, begin: Any, end: Any, step: int) -> tuple[
         low, high = build.const(first, "int64"), build.const(last, "int64")
     else:
         low, high = [_clamp(v, extent, step) for v in (begin, end)]
-    size = build.ceildiv(high - low if step > 0 else low - high, abs(step))
+    length = high - low if step > 0 else low - high
+    if IntImm not in (type(low), type(high)):
+        length = Analyzer().simplify(length)
+    size = build.ceildiv(length, abs(step))
     whole = low is ZERO or (type(low) is IntImm and low.value == 0)
     if type(size) is IntImm or (whole and same_dim(size, extent) is Answer.YES) or bool_attr(call, "assume_inbound"):
         return low, build.const(max(size.value, 0), "int64") if type(size) is IntImm else size

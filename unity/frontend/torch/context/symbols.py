@@ -98,6 +98,14 @@ class Symbols:
         self.contracts.append(build.eq(found * times + offset, var))
         return var
 
+    def limit(self, name: str, low: int | None, high: int | None) -> None:
+        """Say that the program checks a symbol of its inputs: from here on its sizes lie between these, None being no limit."""
+        var = self._known[name]
+        if low is not None:
+            self._analyzer.assume(build.ge(var, low))
+        if high is not None:
+            self._analyzer.assume(build.le(var, high))
+
     def knows(self, shape: Sequence[Any]) -> bool:
         """True if all symbols of a shape are bound."""
         sizes = [d for d in shape if not isinstance(d, int)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .... import op
+from ....arith import Analyzer
 from ....ir import build
 from ....ir.expr import IntImm, ShapeExpr
 from ....ir.relation import Answer, same_dim
@@ -71,7 +72,7 @@ def slice_axis(x: Expr, axis: int, begin: Expr | int, size: Expr | int, step: in
     begin, size = to_dim(begin), to_dim(size)
     if step == 1 and type(begin) is IntImm and begin.value == 0 and same_dim(size, shape_of(x)[axis]) is Answer.YES:
         return x
-    end = begin + size if step == 1 else begin + ((size - 1) * step + 1)
+    end = Analyzer().simplify(begin + size if step == 1 else begin + ((size - 1) * step + 1))
     first, last = [build.int_value(v, v) for v in (begin, end)]
     return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
 
@@ -87,7 +88,11 @@ def slice_bound(c: Context, value: Any, extent: Expr, beyond: bool = False) -> E
     after = start if beyond else build.minimum(start, extent)
     if c.symbols.is_nonnegative(start):
         return after
-    from_end = build.maximum(extent + start, 0)
+    from_end = c.symbols.simplify(extent + start)
+    if not c.symbols.is_nonnegative(from_end):
+        from_end = build.maximum(from_end, 0)
+    if c.symbols.is_nonnegative(-1 - start):
+        return from_end
     return build.select(build.lt(start, 0), from_end, after)
 
 
