@@ -12,7 +12,7 @@ from pathlib import Path
 
 os.environ.setdefault("UNITY_CHECKED", "1")  # before any module of the package is imported
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # workers and the processes that tests start read the package compiled
-sys.path.append(str(Path(__file__).parent))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tools")]
 
 import numpy as np
 import pytest

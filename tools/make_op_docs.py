@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from op_samples import Draw, Sample, read_samples, sample_call, short_type
+
 from unity.ir.op import OPS, OpInfo
 from unity.op import usage
 from unity.op.common.parameters import DESCRIPTIONS
-from unity.op.common.samples import Draw, Sample, read_samples, sample_call, short_type
 from unity.op.composite import COMPOSITES
 from unity.support.errors import TypeRuleError
 

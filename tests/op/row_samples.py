@@ -7,6 +7,7 @@ the same in float64, away from the edges of the domain.
 import zlib
 
 import numpy as np
+from op_samples import Draw, Sample, read_samples
 from op_values import Shape
 
 from unity.ir import Var
@@ -14,7 +15,6 @@ from unity.ir.build import const
 from unity.ir.op import OPS, REQUIRED
 from unity.ir.relation import tensor_type
 from unity.op import OPERATORS
-from unity.op.common.samples import Draw, Sample, read_samples
 from unity.support.errors import TypeRuleError
 
 SHAPES = {

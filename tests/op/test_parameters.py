@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import pytest
+from op_samples import Draw, Sample, read_samples, sample_call
 
 from unity.ir.op import OPS
 from unity.ir.types import TensorType
 from unity.op import SHIPPED
 from unity.op.common.parameters import DESCRIPTIONS
-from unity.op.common.samples import Draw, Sample, read_samples, sample_call
 
 ROWS = [OPS[name] for name in sorted(SHIPPED)]
 SAMPLES = [(info, sample) for info in ROWS for sample in read_samples(info.samples)]

@@ -82,7 +82,7 @@ class OpInfo:
     domain: tuple[float, float] = (-2.0, 2.0)
     """The range from which tests of a pointwise operator draw floats; they make its samples of its parameters and its type rule."""
     samples: str = ""
-    """Calls that tests make and the page of operators shows, as ``unity/op/common/samples.py`` reads them."""
+    """Calls that tests make and the page of operators shows, as ``tools/op_samples.py`` reads them."""
 
 
 def usage(info: OpInfo) -> str:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.build import const
-from ...ir.expr import Call, ShapeExpr, Tuple, Var
-from ...ir.op import OpInfo
-from ...ir.relation import dims, tensor_type
-from ...ir.types import Expr, TensorType, TupleType, Type
-from .table import OPERATORS
+from unity.ir.build import const
+from unity.ir.expr import Call, ShapeExpr, Tuple, Var
+from unity.ir.op import OpInfo
+from unity.ir.relation import dims, tensor_type
+from unity.ir.types import Expr, TensorType, TupleType, Type
+from unity.op.common.table import OPERATORS
 
 
 @dataclass(slots=True)
