@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .... import op
 from ....ir.types import Expr
-from ..context.context import Args, Context, aten, is_float, number, refuse
+from ..context.context import Args, Context, Result, aten, is_float, number, refuse
 from .rounding import exact_numbers, rounded_once
 
 
@@ -101,8 +102,12 @@ def truncated_quotient(x: Expr, y: Expr) -> Expr:
 
 
 @aten("pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor")
-@rounded_once
-def _pow(c: Context, a: Args) -> Expr:
+def _pow(c: Context, a: Args) -> Result:
+    has_roots = c.dtype != "float16"  # torch has powers there: that of 0.5 is inf for -inf, where the root is NaN
+    return rounded_once(partial(_power, has_roots))(c, a)
+
+
+def _power(has_roots: bool, c: Context, a: Args) -> Expr:
     exponent = a.exponent
     if isinstance(a.self, Expr) and isinstance(exponent, (int, float)):
         x = c.cast(a.self, c.dtype)
@@ -112,7 +117,7 @@ def _pow(c: Context, a: Args) -> Expr:
             for _ in range(int(exponent) - 1):
                 result = result * x
             return result
-        if exponent in (0.5, -0.5) and is_float(x):
+        if has_roots and exponent in (0.5, -0.5) and is_float(x):
             return op.sqrt(x) if exponent == 0.5 else op.rsqrt(x)
     return op.power(c.cast(a.self, c.dtype), c.cast(exponent, c.dtype))
 
