@@ -4,6 +4,7 @@ import pkgutil
 import numpy as np
 import pytest
 
+import unity
 from unity import te
 from unity.ir import structural_equal
 from unity.ir.interpret import run
@@ -82,6 +83,23 @@ def test_conditional_reduction_and_scalar_parameter():
     x, out = np.arange(8, dtype="int32"), np.zeros((), "int32")
     call(func, x, out, 5)
     assert out == 10
+
+
+def test_a_condition_that_holds_nowhere_gives_the_neutral_element():
+    n = te.var("n")
+    A = te.placeholder((3, n), "int32", "A")
+    k = te.reduce_axis((0, n), "k")
+    made = [te.compute((3,), lambda i: f(A[i, k], axis=k, where=A[i, k] > 2), "S") for f in (te.sum, te.prod, te.max)]
+    func = te.create_prim_func([A, *made])
+    x = np.array([[5, 3], [1, 2], [0, 4]], "int32")
+    expected = [[8, 0, 4], [15, 1, 4], [5, -(2**31), 4]]
+    compiled = unity.VirtualMachine(unity.compile(func))[next(iter(unity.IRModule.from_expr(func)))]
+    for machine in (lambda *arrays: call(func, *arrays), compiled):
+        out = [np.full(3, 7, "int32") for _ in made]
+        machine(x, *out)
+        np.testing.assert_array_equal(out, expected)
+        machine(np.zeros((3, 0), "int32"), *out)
+        np.testing.assert_array_equal(out, [[0] * 3, [1] * 3, [-(2**31)] * 3])
 
 
 def test_mistakes_are_named():

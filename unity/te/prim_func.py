@@ -150,7 +150,6 @@ class _Builder:
             iter_vars = [IterVar(Var("vi", zero.ty), Range(zero, build.const(1, "int64")), "S")]
             values = [zero]
         targets = [(self.buffer(t), tuple([mapping[a] for a in stage.axes])) for t in stage.outputs]
-        predicate: Expr = TRUE
         init: Stmt | None = None
         if reduces:
             reduce = bodies[0]
@@ -159,27 +158,26 @@ class _Builder:
                 *[BufferStore(b, substitute(v, mapping), i) for (b, i), v in zip(targets, reduce.combiner.identity)]
             )
             body = self.update(reduce, targets, mapping)
-            if reduce.condition is not TRUE:
-                predicate = substitute(reduce.condition, dict(zip([*stage.axes, *[r.var for r in reduces]], values)))
         else:
             body = seq(
                 *[BufferStore(b, substitute(value, mapping), index) for (b, index), value in zip(targets, bodies)]
             )
         marks = self.marks(stage)
         block = Block(tuple(iter_vars), None, None, (), (), marks, self.block_names.fresh(stage.name), body, init)
-        stmt: Stmt = BlockRealize(tuple(values), predicate, block)
+        stmt: Stmt = BlockRealize(tuple(values), TRUE, block)
         for loop_var, low, extent in reversed(loops):
             stmt = For(loop_var, low, extent, "serial", stmt)
         return stmt
 
     def update(self, reduce: Reduce, targets: list[tuple[Buffer, tuple[Expr, ...]]], mapping: dict[Var, Expr]) -> Stmt:
-        """One step of a reduction: combine what the targets hold with the source."""
+        """One step of a reduction: combine what the targets hold with the source, or with the neutral element where the condition
+        does not hold. A predicate of the block would keep it from initialising."""
         combiner = reduce.combiner
         known = dict(mapping)
         for var, (buffer, index) in zip(combiner.lhs, targets):
             known[var] = BufferLoad(buffer, index, prim_type(buffer.dtype))
-        for var, source in zip(combiner.rhs, reduce.source):
-            known[var] = substitute(source, mapping)
+        for var, source, neutral in zip(combiner.rhs, reduce.source, combiner.identity):
+            known[var] = substitute(build.if_then_else(reduce.condition, source, neutral), mapping)
         results = [substitute(r, known) for r in combiner.result]
         if len(results) == 1:
             return BufferStore(targets[0][0], results[0], targets[0][1])

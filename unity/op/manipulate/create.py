@@ -11,6 +11,7 @@ from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.expr import Call, ShapeExpr
+from ...ir.interpret.common.arrays import caster
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
 from ..common.gradients import cast_grad, not_differentiable, operand_shape
@@ -69,6 +70,13 @@ def _np(dtype: Any, default: str = "float32") -> np.dtype:
     return DataType(str(dtype or default)).numpy
 
 
+def _converted(x: Any, dtype: Any) -> np.ndarray:
+    """As ``Cast`` does, the same on every processor, where numpy leaves it to the processor what no number of the type is."""
+    value, target = np.asarray(x), DataType(dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(caster(DataType(str(value.dtype)), target)(value), target.numpy)
+
+
 def _filled_grad(call: Call, g: Expr) -> list[Any]:
     """Of the value, where it is a float tensor."""
     ty = call.args[1].ty
@@ -89,7 +97,7 @@ full = row(
     lower=lambda call, shape, value: _fill(call, value),
     scalars_from=0,
     ref=lambda shape, fill_value, dtype=None: np.full(
-        tuple(shape), fill_value, _np(dtype, str(np.asarray(fill_value).dtype))
+        tuple(shape), _converted(fill_value, dtype or str(np.asarray(fill_value).dtype))
     ),
     grad=_filled_grad,
     samples="(2,3), 2.5, dtype='float32'; (2,3), f32[()]",
@@ -109,7 +117,7 @@ full_like = row(
     "Returns a tensor in the shape of x filled with one value.",
     lower=lambda call, x, value: _fill(call, value),
     scalars_from=0,
-    ref=lambda x, fill_value, dtype=None: np.full(x.shape, fill_value, _np(dtype, str(x.dtype))),
+    ref=lambda x, fill_value, dtype=None: np.full(x.shape, _converted(fill_value, dtype or str(x.dtype))),
     grad=_filled_grad,
     samples="f32[2,3], each(1, f32[()])",
 )
@@ -279,11 +287,6 @@ def _astype(call: Call, x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, lambda *i: x[i].astype(dtype), "cast")
 
 
-def _astype_ref(x: np.ndarray, dtype: Any) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        return x.astype(_np(dtype))
-
-
 astype = row(
     "astype",
     ("x", attribute("dtype")),
@@ -291,7 +294,7 @@ astype = row(
     "Converts the elements to another data type; floats to integers truncate.",
     family="dtype",
     lower=_astype,
-    ref=_astype_ref,
+    ref=_converted,
     grad=cast_grad,
     pointwise=True,
     samples="f32[9](-100,100), dtype=each('float64', 'float16', 'bfloat16', 'int32', 'int8', 'bool', "

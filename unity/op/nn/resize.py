@@ -221,11 +221,11 @@ def _resize(rank: int) -> Callable[..., te.Tensor]:
     return lower
 
 
-def _axis_matrix(
+def _axis_taps(
     n: int, m: int, method: str, mode: str, rounding: str, alpha: float, exclude: bool, scale: float | None
-) -> np.ndarray:
-    """(m, n) weights of source pixels for target pixels."""
-    result = np.zeros((m, n))
+) -> list[list[tuple[int, float]]]:
+    """Source pixels with their weights for each of m target pixels: all that are read, also those of weight 0."""
+    result = []
     for y in range(m):
         if mode == "align_corners":
             x = y * (n - 1) / (m - 1) if m > 1 else 0.0
@@ -242,7 +242,8 @@ def _axis_matrix(
         if method == "nearest_neighbor":
             taps = [(int(nearest(x, rounding, np.floor, np.ceil)), 1.0)]
         elif method == "linear":
-            taps = [(low, 1 - (x - low)), (low + 1, x - low)]
+            low, part = int(x), max(x - int(x), 0.0)
+            taps = [(low, 1 - part), (low if n == m else low + 1, part)]
         else:
             taps = []
             for p in range(low - 1, low + 3):
@@ -250,11 +251,10 @@ def _axis_matrix(
                 near = (alpha + 2) * d**3 - (alpha + 3) * d**2 + 1
                 taps.append((p, near if d <= 1 else alpha * (d**3 - 5 * d**2 + 8 * d - 4)))
         if exclude and method == "cubic":
-            taps = [(p, w) for p, w in taps if 0 <= p < n]
+            taps = [(p, w if 0 <= p < n else 0.0) for p, w in taps]
             total = sum([w for _, w in taps])
             taps = [(p, w / total) for p, w in taps]
-        for p, w in taps:
-            result[y, min(max(p, 0), n - 1)] += w
+        result.append([(min(max(p, 0), n - 1), w) for p, w in taps])
     return result
 
 
@@ -277,8 +277,10 @@ def _resize_ref(rank: int) -> Callable[..., np.ndarray]:
         mode, rounding = coordinate_transformation_mode, rounding_method or "round"
         for a, m in enumerate(size):
             scale = None if scales is None else scales[a]
-            result = _axis_matrix(data.shape[2 + a], m, method, mode, rounding, cubic_alpha, bool(cubic_exclude), scale)
-            data = np.moveaxis(np.tensordot(data, result, (2 + a, 1)), -1, 2 + a)
+            n, lines = data.shape[2 + a], np.moveaxis(data, 2 + a, 0)
+            taps = _axis_taps(n, m, method, mode, rounding, cubic_alpha, bool(cubic_exclude), scale)
+            made = [sum([w * lines[p] for p, w in pixels]) for pixels in taps]
+            data = np.moveaxis(np.reshape(made, (m, *lines.shape[1:])), 0, 2 + a)
         return np.transpose(data, [_space(rank).index(c) for c in layout]).astype(
             np.dtype(out_dtype) if out_dtype else x.dtype
         )

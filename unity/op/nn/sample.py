@@ -170,9 +170,9 @@ def _sample_ref(
 
             taps.append(_taps(float(index), method, fix))
         for picked in itertools.product(*taps):
-            if all([0 <= at < size for (at, _), size in zip(picked, x.shape[2:])]):
-                pixel = x[(n, slice(None), *[int(at) for at, _ in picked])].astype(np.float64)
-                result[(n, slice(None), *out)] += pixel * np.prod([w for _, w in picked])
+            inside = all([0 <= at < size for (at, _), size in zip(picked, x.shape[2:])])
+            pixel = x[(n, slice(None), *[int(at) for at, _ in picked])].astype(np.float64) if inside else 0.0
+            result[(n, slice(None), *out)] += pixel * np.prod([w for _, w in picked])
     return result.astype(x.dtype)
 
 
