@@ -79,6 +79,45 @@ def main(A: T.Buffer((16,), "float16"), C: T.Buffer((16,), "float32")):
     assert '"unroll": 4' in str(unroll_loop.with_options(explicit=False).on(func).script())
 
 
+@pytest.mark.gpu
+def test_what_memory_holds_is_no_part_of_what_is_known_of_an_index() -> None:
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((64,), "float32")):
+    for t in T.thread_binding(2, thread="threadIdx.x"):
+        with T.block("b"):
+            vt = T.axis.spatial(2, t)
+            at = T.alloc_buffer((1,), "int64", scope="local")
+            few = T.alloc_buffer((1,), "int32", scope="local")
+            few[0] = T.int32(3)
+            at[0] = vt * 32
+            for i in T.unroll(4):
+                B[at[0]] = A[i] + T.Cast("float32", vt)
+                B[8 + vt * 32 + i] = T.Select(T.max(T.Cast("int64", few[0]), T.int64(0)) % 4 + i < 5, T.float32(1), T.float32(2))
+                at[0] = at[0] + i + 1
+""")
+    executable = unity.compile(func, target="cuda")
+    a, wanted = np.arange(1, 9, dtype="float32"), np.zeros(64, "float32")
+    run(func, None, a, wanted)
+    with device_or_emulated():
+        b = unity.tensor(np.zeros(64, "float32"), device=unity.cuda(0))
+        unity.VirtualMachine(executable, unity.cuda(0))["main"](a, b)
+        assert wanted.any() and (b.numpy() == wanted).all()
+
+
+def test_addresses_of_bound_indices_differ_in_a_constant() -> None:
+    module = lowered("""
+@T.prim_func
+def main(A: T.Buffer((64, 56, 8), "float32"), B: T.Buffer((64, 56, 8), "float32")):
+    for t in T.thread_binding(56, thread="threadIdx.x"):
+        for i in T.unroll(16):
+            line: T.int64 = i * 4 + t // 14
+            B[line, t, 3] = A[line, t, 5]
+""")
+    text = write_programs(module.prim_funcs(), Target("cuda -arch=sm_80")).device.text
+    assert text.count("store float") == 16 and text.count("udiv i32") == 1 and text.count("mul nsw i32") <= 3
+
+
 TURNED = """
 @T.prim_func
 def main(a: T.handle, b: T.handle, c: T.handle):

@@ -22,7 +22,7 @@ from ...support.source import Span
 from .casts import convert, from_memory, to_memory
 from .lltypes import memory_type, value_type
 from .rows import contiguous_lanes, shuffled_load
-from .small_indices import is_known, plus, small_parts, written_apart
+from .small_indices import is_known, key_of, plus, small_parts, written_apart
 from .vectors import concat_vectors, shuffled, splat
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -55,14 +55,15 @@ def index_parts(w: FunctionWriter, expr: Expr, narrow: bool = True) -> tuple[str
         return "0", expr.value
     if not w.written:
         return _parts(w, expr, narrow)
-    fixed, number, alone = written_apart(w, expr)
+    fixed, number = written_apart(w, expr)
     if fixed is None:
         return "0", number
-    found = w.computed.get((fixed, narrow))
+    (key, alone), width = key_of(w, fixed), "any" if narrow else "i64"
+    found = w.computed.get((key, width))
     if found is None:
         found = _parts(w, fixed, narrow)
         if alone:
-            w.computed[fixed, narrow] = found
+            w.computed[key, width] = found
     return found[0], found[1] + number
 
 
@@ -89,6 +90,8 @@ def _parts(w: FunctionWriter, expr: Expr, narrow: bool) -> tuple[str, int]:
                 return text, m + n if type(expr) is Add else m - n
         a, b = plus(w, "i64", a, m), plus(w, "i64", b, n)
         return w.emit(f"{name} {value_type(_I64.with_lanes(dtype.lanes))} {a}, {b}"), 0
+    if type(expr) is Var and expr in w.bound:
+        return w.bound[expr]
     if type(expr) is Broadcast and dtype.is_int:
         return splat(w, index(w, expr.value), _I64.with_lanes(expr.lanes)), 0
     return convert(w, w.value(expr), dtype, _I64.with_lanes(dtype.lanes)), 0

@@ -12,16 +12,32 @@ from ...arith.interval import Interval, point
 from ...ffi.dtype import DataType
 from ...ir.build import add, const, dtype_of, int_value, mul, sub
 from ...ir.expr import IntImm, Var
-from ...ir.scalar import Add, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub, is_binary
+from ...ir.scalar import (
+    Add,
+    Binary,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Select,
+    Sub,
+    is_binary,
+)  # fmt: skip
 from ...ir.stmt import For
 from ...ir.types import Expr, prim_type
-from ...ir.walk import uses_any
-from .writer import FunctionWriter, Parts
+from ...ir.walk import children
+from .writer import FunctionWriter, Key, Parts
 
-_INDEX, _I32 = prim_type("int64"), DataType("int32")
+INDEX, _I32 = prim_type("int64"), DataType("int32")
 WORD = Interval(-(1 << 31), (1 << 31) - 1)
 _NAMES: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw", FloorDiv: "udiv", Div: "udiv",
                            FloorMod: "urem", Mod: "urem"}  # fmt: skip
+_ARITHMETIC = (Binary, Cast, Not, Select)
 _EXTREMES: dict[type, str] = {Min: "smin", Max: "smax"}
 
 
@@ -29,54 +45,81 @@ def give_range(w: FunctionWriter, var: Var, values: Interval) -> None:
     """Say which values a variable has from here on."""
     if w.ranges.get(var, values) != values:
         w.fits.clear()
-        w.passing.clear()
     w.ranges[var] = values
 
 
 def write_out(w: FunctionWriter, var: Var, value: int) -> None:
     """Say which number the variable of a loop that is written out is from here on."""
     w.env[var], w.ranges[var], w.written[var] = str(value), point(value), value
-    w.passing.clear()
 
 
-def written_apart(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, int, bool]:
-    """An index as what varies, None for nothing, and a number to be added: what variables of loops that are written out make. True
-    if nothing of them is in what varies."""
-    fixed, terms, constant, alone = _parts(w, expr)
+def bind_index(w: FunctionWriter, var: Var, text: str, constant: int, values: Interval | None) -> None:
+    """Say what a statement binds a variable to: an operand, a constant to be added, and the values that both make."""
+    w.bound[var] = text, constant
+    w.env[var] = plus(w, "i64", text, constant)
+    w.ranges.pop(var, None)
+    if values is not None:
+        w.ranges[var] = values
+
+
+def key_of(w: FunctionWriter, expr: Expr) -> tuple[Key, bool]:
+    """The key under which a range is known, and whether a block has one operand under it, too: arithmetic alone, no memory."""
+    variables, alone = _changing(w, expr)
+    return (expr, *[w.env[var] for var in variables]) if variables else expr, alone
+
+
+def _changing(w: FunctionWriter, expr: Expr) -> tuple[tuple[Var, ...], bool]:
+    """The variables in arithmetic that statements give values anew; False where more than arithmetic is in it."""
+    if type(expr) is Var:
+        return ((expr,) if expr in w.written or expr in w.bound else ()), True
+    if type(expr) is IntImm:
+        return (), True
+    if expr not in w.changing:
+        found: dict[Var, None] = {}
+        alone = isinstance(expr, _ARITHMETIC)
+        for part in children(expr) if alone else ():
+            variables, is_arithmetic = _changing(w, part) if isinstance(part, Expr) else ((), False)
+            found.update(dict.fromkeys(variables))
+            alone = alone and is_arithmetic
+        w.changing[expr] = tuple(found), alone
+    return w.changing[expr]
+
+
+def written_apart(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, int]:
+    """An index as what varies, None for nothing, and a number to be added: what variables of loops that are written out make."""
+    fixed, terms, constant = _parts(w, expr)
     for var, factor in terms.items():
         constant += factor * w.written[var]
-    return fixed, constant, alone
+    return fixed, constant
 
 
 def _parts(w: FunctionWriter, expr: Expr) -> Parts:
-    """An index as what varies, factors of the variables of loops that are written out, and a constant. True if none of these
-    variables is in what varies."""
+    """An index as what varies, factors of the variables of loops that are written out, and a constant."""
     if type(expr) is IntImm:
-        return None, {}, expr.value, True
+        return None, {}, expr.value
     if type(expr) is Var:
-        return (None, {expr: 1}, 0, True) if expr in w.written else (expr, {}, 0, True)
+        return (None, {expr: 1}, 0) if expr in w.written else (expr, {}, 0)
     found = w.parts.get(expr)
     if found is None:
-        if expr.ty is _INDEX and isinstance(expr, (Add, Sub, Mul)):
+        found = expr, {}, 0
+        if expr.ty is INDEX and isinstance(expr, (Add, Sub, Mul)):
             found = _parts_of_two(w, expr)
-        else:
-            found = expr, {}, 0, not uses_any(expr, w.written)
         w.parts[expr] = found
     return found
 
 
 def _parts_of_two(w: FunctionWriter, expr: Add | Sub | Mul) -> Parts:
-    (a, left, m, first), (b, right, n, second) = _parts(w, expr.a), _parts(w, expr.b)
+    (a, left, m), (b, right, n) = _parts(w, expr.a), _parts(w, expr.b)
     if a is expr.a and b is expr.b:
-        return expr, {}, 0, first and second
+        return expr, {}, 0
     if isinstance(expr, Mul):
         if b is None and not right:
-            return (a if a is None else mul(a, n)), {var: n * factor for var, factor in left.items()}, m * n, first
-        return expr, {}, 0, first and second and not left and not right
+            return (a if a is None else mul(a, n)), {var: n * factor for var, factor in left.items()}, m * n
+        return expr, {}, 0
     sign = -1 if isinstance(expr, Sub) else 1
     terms = {var: left.get(var, 0) + sign * right.get(var, 0) for var in left | right}
     fixed = a if b is None else (add if sign > 0 else sub)(const(0, "int64") if a is None else a, b)
-    return fixed, terms, m + sign * n, first and second
+    return fixed, terms, m + sign * n
 
 
 def loop_range(w: FunctionWriter, loop: For) -> Interval | None:
@@ -86,29 +129,22 @@ def loop_range(w: FunctionWriter, loop: For) -> Interval | None:
         return None
     first, count = loop.min.value, max(loop.extent.value, 0)
     ends = Interval(min(first, 0), max(first, 0) + count + step)
-    return Interval(first, first + max(count - 1, 0)) if loop.loop_var.ty is _INDEX and ends.within(WORD) else None
+    return Interval(first, first + max(count - 1, 0)) if loop.loop_var.ty is INDEX and ends.within(WORD) else None
 
 
 def range_of(w: FunctionWriter, expr: Expr) -> Interval | None:
     """The values of an int64 expression, where it and all that it is made of fit into 32 bits."""
     if type(expr) is Var:
-        w.passes = w.passes or expr in w.written
         return w.ranges.get(expr)
-    if expr.ty is not _INDEX:
+    if expr.ty is not INDEX:
         return None
     if type(expr) is IntImm:
         return point(expr.value) if expr.value in WORD else None
-    if expr in w.fits:
-        return w.fits[expr]
-    if expr not in w.passing:
-        around, w.passes = w.passes, False
+    key, _ = key_of(w, expr)
+    if key not in w.fits:
         found = _range(w, expr)
-        (w.passing if w.passes else w.fits)[expr] = found if found is not None and found.within(WORD) else None
-        if not w.passes:
-            w.passes = around
-            return w.fits[expr]
-    w.passes = True
-    return w.passing[expr]
+        w.fits[key] = found if found is not None and found.within(WORD) else None
+    return w.fits[key]
 
 
 def _range(w: FunctionWriter, expr: Expr) -> Interval | None:
@@ -164,6 +200,16 @@ def plus(w: FunctionWriter, ty: str, text: str, constant: int) -> str:
 def word_parts(w: FunctionWriter, expr: Expr) -> tuple[str, int]:
     """An expression that has a range, as an operand of 32 bits and the constant to be added: where loops are written out, many
     differ by a constant alone."""
+    key, alone = key_of(w, expr)
+    found = w.computed.get((key, "i32"))
+    if found is None:
+        found = _word_parts(w, expr)
+        if alone:
+            w.computed[key, "i32"] = found
+    return found
+
+
+def _word_parts(w: FunctionWriter, expr: Expr) -> tuple[str, int]:
     if is_size(w, expr):
         return w.sizes.get(expr) or size_word(w, w.value(expr)), 0  # type: ignore[call-overload]
     values = range_of(w, expr)
@@ -171,7 +217,10 @@ def word_parts(w: FunctionWriter, expr: Expr) -> tuple[str, int]:
     if values.is_point:
         return "0", int(values.low)
     if isinstance(expr, Var):
-        return w.emit(f"trunc i64 {w.value(expr)} to i32"), 0
+        text, constant = w.bound.get(expr, ("0", 0))
+        if text == "0" or not (values + point(-constant)).within(WORD):
+            text, constant = w.value(expr), 0
+        return w.emit(f"trunc i64 {text} to i32"), constant
     if type(expr) is Cast:
         return w.value(expr.value), 0
     assert is_binary(expr)

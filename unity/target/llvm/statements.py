@@ -33,8 +33,8 @@ from ...support.errors import CodegenError
 from ...support.source import Span
 from .casts import convert, to_memory
 from .lltypes import memory_type, value_type
-from .memory import store
-from .small_indices import give_range, loop_range, range_of
+from .memory import index_parts, store
+from .small_indices import INDEX, bind_index, give_range, loop_range, range_of
 from .writer import STATEMENTS, FunctionWriter, LoopScope
 
 INTERLEAVED = 4
@@ -170,16 +170,13 @@ def _if(w: FunctionWriter, stmt: IfThenElse) -> None:
 def _bind(w: FunctionWriter, stmt: Bind) -> None:
     if w.fast:
         w.accumulations = _accumulations(stmt.value)
+    if w.ranges and stmt.var.ty is INDEX:
+        bind_index(w, stmt.var, *index_parts(w, stmt.value, False), range_of(w, stmt.value))
+        return
     w.env[stmt.var] = w.value(stmt.value)
     w.computed.clear()
     if dtype_of(stmt.value).is_bool:
         w.masks[stmt.var] = stmt.value
-    known = range_of(w, stmt.value) if w.ranges else None
-    if known is not None:
-        give_range(w, stmt.var, known)
-    elif w.ranges.pop(stmt.var, None) is not None:  # another copy of a loop that is written out
-        w.fits.clear()
-        w.passing.clear()
 
 
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:

@@ -27,7 +27,9 @@ Statements = dict[type, Callable[[Any, Any], None]]
 """Rules (writer, statement) -> None, by exact node type."""
 Intrinsics = dict[str, Callable[[Any, Any], str | None]]
 """Rules (writer, call) -> operand text, None without a result, by the name of a ``T.*`` intrinsic."""
-Parts = tuple[Expr | None, dict[Var, int], int, bool]
+Key = Expr | tuple[Any, ...]
+"""Arithmetic under the operands of the variables in it that statements give values anew (`small_indices.py`)."""
+Parts = tuple[Expr | None, dict[Var, int], int]
 """Parts of an index beside loops that are written out: what varies, factors of their variables, a constant (`small_indices.py`)."""
 UNDEFINED = "undef"
 """The operand for a call without result."""
@@ -184,18 +186,18 @@ class FunctionWriter:
     """Data pointers that are known in an address space of their own: (type, operand) beside the generic one in ``env``."""
     ranges: dict[Var, Interval] = field(default_factory=dict)
     """Ranges of variables that fit into 32 bits, for targets that count in these where they can (`small_indices.py`)."""
-    fits: dict[Expr, Interval | None] = field(default_factory=dict)
+    fits: dict[Key, Interval | None] = field(default_factory=dict)
     """Those of expressions of them, as far as asked."""
     written: dict[Var, int] = field(default_factory=dict)
     """Numbers of the variables of loops that are written out."""
-    passing: dict[Expr, Interval | None] = field(default_factory=dict)
-    """The ranges of expressions with such variables, until one of these changes."""
-    passes: bool = False
-    """The range that was asked last is one of them."""
-    computed: dict[tuple[Expr, bool], tuple[str, int]] = field(default_factory=dict)
-    """Indices without such variables that the current block has computed, beside loops that are written out."""
+    changing: dict[Expr, tuple[tuple[Var, ...], bool]] = field(default_factory=dict)
+    """The variables in expressions whose values statements give anew, and whether it is arithmetic alone, as far as asked."""
+    computed: dict[tuple[Key, str], tuple[str, int]] = field(default_factory=dict)
+    """Indices that the current block has computed, in 32 bits, in 64, or in either."""
     parts: dict[Expr, Parts] = field(default_factory=dict)
     """The parts of indices, as far as asked."""
+    bound: dict[Var, tuple[str, int]] = field(default_factory=dict)
+    """Of variables that statements bind to indices: an operand, and a constant to be added."""
     sizes: dict[Var, str] = field(default_factory=dict)
     """Sizes above zero, for such targets: as divisors of what fits."""
     aligned: dict[Var, int] = field(default_factory=dict)
@@ -281,8 +283,7 @@ class FunctionWriter:
         level = max([0, *[self.levels.get(operand, len(self.chain)) for operand in NAMES.findall(instruction)]])
         if not self.moves or instruction in self.known or level >= len(self.chain) - 1 or self.late.failed:
             return self.emit(instruction)
-        self.counter += 1
-        name = f"%x{self.counter}"
+        name = self.name()
         self.ends[level].append([f"  {name} = {instruction}"])
         self._stands(instruction, name, level)
         return name
@@ -397,9 +398,8 @@ class FunctionWriter:
     def slot(self, type_text: str, align: int = 0, count: int = 1) -> str:
         """A stack slot made in the entry block."""
         name = self.name()
-        held = (
-            f"[{count} x {type_text}]" if count != 1 else type_text
-        )  # an array type: SROA leaves counted allocas alone
+        # an array type: SROA leaves counted allocas alone
+        held = f"[{count} x {type_text}]" if count != 1 else type_text
         self.entry.append(f"  {name} = alloca {held}" + (f", align {align}" if align else ""))
         return name
 
