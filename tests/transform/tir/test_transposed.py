@@ -51,6 +51,42 @@ def test_matrices(shape: tuple[int, int], dtype: str) -> None:
     np.testing.assert_array_equal(y, x.T)
 
 
+DECISIONS = ({}, *[{"registers": side} for side in (0, 2, 4, 8, 16)], {"loop_0": 1}, {"registers": 4, "loop_0": 1})
+
+
+@pytest.mark.parametrize("level", (3, 4))
+@pytest.mark.parametrize("shape", ((9, 49), (49, 11), (5, 33), (8, 8), (31, 17)))
+def test_blocks_and_their_order_are_decisions(shape: tuple[int, int], level: int) -> None:
+    sch = unity.Schedule(parse(program(shape, (1, 0), "float32")))
+    x, y = np.random.default_rng(0).standard_normal(shape).astype("float32"), np.zeros(shape[::-1], "float32")
+    programs = set()
+    with unity.Target(f"llvm -mcpu=x86-64-v{level}"):
+        for decided in DECISIONS:
+            made = sch.copy()
+            made.annotate("out", "schedule", decided)
+            lowered = lower_prim_func(made.mod["main"], LOOPS)
+            programs.add(lowered.script())
+            y[:] = 0
+            run(lowered, None, x, y)
+            np.testing.assert_array_equal(y, x.T)
+    assert len(programs) >= 3
+
+
+@pytest.mark.parametrize(("short", "turned"), ((4, False), (8, True), (9, True), (15, True)))
+def test_lines_shorter_than_a_register_are_turned_in_a_part_of_one(short: int, turned: bool) -> None:
+    with unity.Target("llvm -mcpu=x86-64-v4"):
+        for shape in ((short, 49), (49, short)):
+            assert (shuffles(program(shape, (1, 0), "float32")) > 0) == turned
+
+
+def test_one_cell_is_not_shared() -> None:
+    sch = unity.Schedule(parse(program((1, 1), (1, 0), "float32")))
+    sch.annotate("out", "schedule", {"parallel": 1})
+    y = np.zeros((1, 1), "float32")
+    unity.build(sch.mod)["main"](np.ones((1, 1), "float32"), y)
+    assert y == 1
+
+
 @pytest.mark.parametrize("order", ((0, 2, 1), (2, 1, 0), (2, 0, 1), (1, 2, 0)))
 def test_three_axes_and_a_formula(order: tuple[int, ...]) -> None:
     text = program((18, 20, 33), order, "float32", "T.exp(X[{source}]) * T.float32(2)")

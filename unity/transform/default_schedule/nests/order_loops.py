@@ -215,7 +215,8 @@ def _order(stmt: For, noalias: bool) -> Stmt | None:
                 return blocked
         if cells and vectorize:
             order, realize, vectorize = _in_vectors(order, nest)
-        if cells and choose_whether(block, "parallel", _large(order, nest)):
+        several = any([not is_int(loop.extent, 1) for loop in order])
+        if cells and several and choose_whether(block, "parallel", _large(order, nest)):
             return _shared(order, realize, vectorize)
         if order == nest.loops and not vectorize:
             return None

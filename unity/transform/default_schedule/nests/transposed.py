@@ -27,9 +27,12 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
 from ...tir.analysis.loop_nests import Nest, is_choice, slope
+from ..common.choices import choose, choose_whether
 from .tiles import nested
 
 LEAST_BITS, MOST_BITS = 16, 64
+SHORTEST = 8
+"""Elements of a vector that is a part of a register, at least: of fewer, cells one by one are often faster."""
 LEAST_LEFT = 4
 """A block is done again from this part of its side on: fewer lines cost less cell by cell."""
 
@@ -63,10 +66,14 @@ def _plan(order: list[For], nest: Nest, vector_bytes: int) -> _Plan | None:
         return None
     lines = [loop for loop in order[:-1] if goes_along(source[0], loop)]
     lazy = collect(store.value, (Select, Let)) or any([is_choice(call) for call in collect(store.value, Call)])
-    side = max(2, vector_bytes // max(4, dtype.bits // 8))
-    if len(lines) != 1 or lazy or int_value(along.extent, side) < side or int_value(lines[0].extent, side) < side:
+    if len(lines) != 1 or lazy:
         return None
-    return _Plan(nest, source[0], along, lines[0], side)
+    full = max(2, vector_bytes // max(4, dtype.bits // 8))
+    shorter = min([int_value(loop.extent, full) for loop in (along, lines[0])])
+    sides = [side for side in (full, full // 2, full // 4) if 2 <= side <= shorter]
+    own = max([side for side in sides if side >= min(full, SHORTEST)], default=0)
+    side = choose(nest.block, "registers", [0, *sides], own)
+    return _Plan(nest, source[0], along, lines[0], side) if side else None
 
 
 def transposed(order: list[For], nest: Nest, vector_bytes: int, parallel: bool) -> Stmt | None:
@@ -99,7 +106,8 @@ def transposed(order: list[For], nest: Nest, vector_bytes: int, parallel: bool) 
         corner.append(first)
         shared = shared and not is_shared
     remainders = [_remainder(plan, loop, whole, lefts) for loop, whole in lefts]
-    blocks = nested(loops, _block(plan, *corner))
+    turned = not any([loop.kind == "parallel" for loop in loops]) and choose_whether(nest.block, "loop_0", False)
+    blocks = nested(loops[::-1] if turned else loops, _block(plan, *corner))
     if shares_rest:
         return fresh_copy(_parallel(nested(rest, seq(blocks, *remainders))))
     made = nested(rest, seq(blocks, *[_parallel(part) if parallel else part for part in remainders]))
