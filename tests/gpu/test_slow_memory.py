@@ -16,6 +16,7 @@ import pytest
 import unity
 from unity.ffi.cuda.image import CudaCode
 from unity.ffi.machine_code.objects import split_objects
+from unity.script import parse
 from unity.support.errors import TypeRuleError
 from unity.target.cuda.assemble import assemble, find_assembler
 
@@ -56,10 +57,33 @@ def _samples() -> list[Any]:
 def test_registers_suffice(number: int, symbolic: bool, arch: str) -> None:
     name, inputs, attrs = CASES[number]
     try:
-        executable = unity.compile(build(name, inputs, attrs, symbolic)[0], target=f"cuda -arch={arch}")
+        mod = build(name, inputs, attrs, symbolic)[0]
     except TypeRuleError:
         assert symbolic
         pytest.skip("its sizes must be known")
+    assert_no_spills(mod, arch)
+
+
+@pytest.mark.parametrize("call, shape, dtype", [
+    ("avg_pool2d(x, pool_size=3, padding=1)", '"n", "c", "h", "w"', "float16"),
+    ("max_pool2d(x, pool_size=5, strides=2, padding=1)", '"n", "c", "h", "w"', "float64"),
+    ("max_pool2d(x, pool_size=7, padding=1)", "16, 64, 64, 56", "float64"),
+    ("avg_pool3d(x, pool_size=2, padding=1)", '"n", "c", "h", "w", "d"', "float16"),
+    ("avg_pool3d(x, pool_size=2, dilation=2, padding=1)", '"n", "c", "h", "w", "d"', "float32"),
+    ("max_pool3d(x, pool_size=4, padding=1)", '"n", "c", "h", "w", "d"', "float16"),
+    ("max_pool3d(x, pool_size=2, padding=1)", "16, 64, 64, 56, 48", "float64"),
+])  # fmt: skip
+@pytest.mark.parametrize("arch", ARCHS)
+def test_windows_stay_in_registers(call: str, shape: str, dtype: str, arch: str) -> None:
+    """The assembler has fewer registers to spare than a kernel may have: it keeps to those with which more blocks run at a time."""
+    x = f'x: R.Tensor(({shape}), "{dtype}")'
+    text = f"@I.ir_module\nclass Module:\n    @R.function\n    def main({x}):\n        return R.nn.{call}\n"
+    assert_no_spills(parse(text), arch)
+
+
+def assert_no_spills(mod: Any, arch: str) -> None:
+    """A module's kernels have enough registers, and no array in slow memory."""
+    executable = unity.compile(mod, target=f"cuda -arch={arch}")
     parts = split_objects(executable.objects["cuda"]) if "cuda" in executable.objects else []
     for image in [image for part in parts for image in CudaCode.unpack(part).images]:
         for symbol, found in assemble(image.data.decode(), arch).kernels.items():

@@ -35,8 +35,9 @@ def is_thread_axis(stmt: Any) -> bool:
 
 OWN_BARRIERS = "own_barriers"
 """Attribute of statements of a kernel that has all the barriers it needs: no pass inserts any."""
-MIN_BLOCKS_PER_SM = "blocks_together"
-"""Attribute of statements of a kernel: of its blocks a multiprocessor is to have so many at a time, which bounds registers."""
+MIN_BLOCKS_PER_SM = "pragma_blocks_together"
+"""Attribute of statements of a kernel, annotation of a ``T.block``: of its blocks of threads a multiprocessor is to have so many at
+a time, which bounds registers."""
 DEVICE_KERNEL_LAUNCH = 2
 """``calling_conv`` of a kernel that is a function of its own: only a launch calls it."""
 

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ....ir.analysis.threads import MIN_BLOCKS_PER_SM
+from ....ir.build import dtype_of
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import BufferStore
@@ -25,8 +27,12 @@ from .common.stages import Stage, is_simple, size_of, stage_of, stages_of, threa
 
 CELLS = (4, 5, 7, 3, 2)
 """Cells of a thread, best first; a known number of cells is divided without a rest."""
-ELEMENTS = 64
-"""Elements of windows at most that a thread keeps in registers."""
+REGISTERS = 64
+"""Registers for windows at most that a thread has, and elements of a window."""
+OTHER_REGISTERS = 64
+"""Registers of a thread for sums, addresses and conditions."""
+SM_REGISTERS = 65536
+"""Registers of a multiprocessor, of all architectures that have code."""
 WARPS = 8
 """Warps of each processor that must have work, for a thread to have several cells."""
 
@@ -57,7 +63,7 @@ def _windows(stage: Stage) -> Windows | None:
     kinds = {v: kind for v, kind in zip(variables(stage), stage.kinds) if v is not None}
     known = [(v, e.value) for v, e in zip(variables(stage), stage.extents) if v is not None and type(e) is IntImm]
     steps = {v: n for v, n in known if kinds[v] == "R"}
-    if len(steps) < list(kinds.values()).count("R") or math.prod(steps.values()) > ELEMENTS:
+    if len(steps) < list(kinds.values()).count("R") or math.prod(steps.values()) > REGISTERS:
         return None
     sliding = [
         load for load in collect(store.value, BufferLoad)
@@ -66,8 +72,8 @@ def _windows(stage: Stage) -> Windows | None:
     return Windows(stage, sliding[0], steps) if len(sliding) == 1 else None
 
 
-def _cells(windows: Windows, gpu: GpuMachine) -> tuple[Var | None, int]:
-    """The iterator along which a thread has several cells, not the one along memory, and how many."""
+def _cells(windows: Windows, gpu: GpuMachine) -> tuple[Var | None, int, int]:
+    """The iterator along which a thread has several cells, not the one along memory, how many, and registers for their windows."""
     stage, store = windows.stage, windows.stage.store
     assert store is not None
     spatial = {
@@ -77,23 +83,28 @@ def _cells(windows: Windows, gpu: GpuMachine) -> tuple[Var | None, int]:
     for cells in CELLS:
         for var, extent in reversed(spatial.items()):
             divides = type(extent) is not IntImm or extent.value % cells == 0
-            if divides and cells <= most and store.indices[-1] is not var and _fits(windows, var, cells):
-                return var, cells
-    return None, 1
+            held = _registers(windows, var, cells)
+            if divides and cells <= most and store.indices[-1] is not var and 0 < held <= REGISTERS:
+                return var, cells, held
+    return None, 1, math.prod(windows.steps.values()) * _words(windows)
 
 
-def _fits(windows: Windows, var: Var, cells: int) -> bool:
-    """True if windows overlap along an iterator, and so many of them fit into registers."""
-    elements, overlap = 1, False
+def _words(windows: Windows) -> int:
+    return max(1, dtype_of(windows.load).bits // 32)
+
+
+def _registers(windows: Windows, var: Var, cells: int) -> int:
+    """Registers for the windows of cells along an iterator; 0 if they do not overlap there."""
+    elements, overlap = _words(windows), False
     for index in windows.load.indices:
         slopes = {v: slope(index, v) for v in used_vars(index) if v in windows.steps or v is var}
         if any([step is None or step < 0 for step in slopes.values()]):
-            return False
+            return 0
         span = 1 + sum([(slopes[v] or 0) * (windows.steps[v] - 1) for v in slopes if v is not var])
         step = slopes.get(var) or 0
         overlap = overlap or 0 < step < span
         elements *= span + step * (cells - 1)
-    return overlap and elements <= ELEMENTS
+    return elements if overlap else 0
 
 
 def bind_windows(sch: Schedule, windows: Windows, gpu: GpuMachine) -> tuple[Schedule, str]:
@@ -102,7 +113,7 @@ def bind_windows(sch: Schedule, windows: Windows, gpu: GpuMachine) -> tuple[Sche
     spatial = stage.of_kind("S")
     if not spatial:
         raise ScheduleError("E425", f"block {stage.name} has no loop for threads")
-    along, cells = _cells(windows, gpu)
+    along, cells, held = _cells(windows, gpu)
     number = None if along is None else spatial.index(stage.loops[variables(stage).index(along)])
     after = _after(sch, stage)
     nests = [(spatial, stage.of_kind("R")), *([(after[1], [])] if after is not None else [])]
@@ -122,6 +133,9 @@ def bind_windows(sch: Schedule, windows: Windows, gpu: GpuMachine) -> tuple[Sche
         for loop in sch.get_loops(block):
             if sch.get(loop).kind == "serial" and type(sch.get(loop).extent) is IntImm:
                 sch.unroll(loop)
+    threads = math.prod([count for axis, count in axes if axis.startswith("thread") and count is not None])
+    together = SM_REGISTERS // (threads * (held + OTHER_REGISTERS))  # unasked, the assembler spills to have more blocks
+    sch.annotate(rv, MIN_BLOCKS_PER_SM, max(1, together))
     return sch, f"{stage.name} in windows, " + ("one for each thread" if cells == 1 else f"{cells} for each thread")
 
 
