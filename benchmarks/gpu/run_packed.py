@@ -199,6 +199,8 @@ def main() -> None:
             continue
         found.append(parent(number, row, options))
         result = found[-1]
+        if "E734" in result.get("failed", ""):
+            sys.exit(result["failed"])
         said = [result["winner"] or "none", result.get("rate", ""), result.get("failed", "")]
         print(f"{result['program']} {result['size']}: {', '.join([text for text in said if text])}")
         for name, taken in sorted(result["seconds"].items(), key=lambda item: item[1]):

@@ -36,6 +36,22 @@ def test_a_division_by_zero_in_a_kernel(mode: str) -> None:
             on_device[3].numpy()
 
 
+@pytest.mark.parametrize("check, said", [
+    ("C[t] = T.floordiv(A[t], B[t])", "integer division by zero"), ('assert B[t] > 0, "no factor"', "no factor"),
+])  # fmt: skip
+def test_all_threads_fail_together(check: str, said: str) -> None:
+    """They store the same number, which is no race; the error names the kernel, and the line where it is known."""
+    module = parse(QUOTIENT.replace("C[t] = T.floordiv(A[t], B[t])", check))
+    with device_or_emulated():
+        machine = unity.VirtualMachine(unity.compile(module, target="cuda"), unity.cuda(0))
+        given = [unity.tensor(np.zeros(64, "int32"), device=unity.cuda(0)) for _ in range(3)]
+        machine["main"](*given)
+        with pytest.raises(unity.UnityError, match=f"cuda:0: kernel main_kernel: {said}") as failed:
+            unity.cuda(0).sync()
+        places = [note.message for note in failed.value.notes]
+        assert places == ([] if "zero" in said else ["checked at <script>:5"])
+
+
 SIZES = """
 @T.prim_func
 def main(x: T.handle, y: T.handle):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_uint32
 
-from ...support.errors import VMError
+from ...support.errors import Note, VMError
 from .module import Module
 
 STATUS = "unity_status"
@@ -30,5 +30,7 @@ class KernelChecks:
         driver.call("cuMemcpyDtoH_v2", ctypes.byref(status), self.address, 4)
         if status.value:
             driver.call("cuMemsetD8_v2", self.address, 0, 4)
-            reason = self.messages[status.value - 1] if status.value <= len(self.messages) else f"status {status.value}"
-            raise VMError("E614", f"a kernel: {reason}")
+            known = status.value <= len(self.messages)
+            reason, _, place = (self.messages[status.value - 1] if known else f"status {status.value}").partition("\n")
+            notes = [Note(f"checked at {place}")] if place else []
+            raise VMError("E614", f"cuda:{self.module.context.index}: {reason}", notes=notes)

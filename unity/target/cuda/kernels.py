@@ -67,21 +67,22 @@ def write_kernels(
     module.estimates = True
     module.converts = frozenset(["float16", "bfloat16"] if arch.capability >= 80 else ["float16"])
     messages: list[str] = []
-    codes: dict[str, int] = {}
     maps = {name: tensor_maps(func) for name, func in functions.items()}
     aligned = {name: _vector_parameters(func, maps[name]) for name, func in functions.items()}
     written = {name: written_pointers(special_nodes(func)) for name, func in functions.items()}
     attributes: list[str] = []
     for number, (name, func) in enumerate(functions.items()):
+        before = len(messages)
         _write_kernel(
             module,
-            Kernel(name, func, messages, codes),
+            Kernel(name, func, messages),
             aligned[name],
             written[name],
             len(maps[name]),
             number + 1,
             sizes,
         )
+        messages[before:] = [f"kernel {name}: {text}" for text in messages[before:]]
         bounds = block_bounds(func)
         limit = f' "nvvm.maxntid"="{",".join([str(n) for n in bounds])}"' if bounds else ""
         exclusive = math.prod(bounds) >= arch.max_threads or sets_registers(func) or _sized_at_launch(func)

@@ -41,7 +41,8 @@ def _leave(w: FunctionWriter, status: str) -> None:
     """End a thread; a failed check stores its number for the host."""
     if status != "0":
         w.module.declare(f"@{STATUS}", f"@{STATUS} = addrspace(1) global i32 0, align 4\n")
-        w.lines.append(f"  store i32 {status}, ptr addrspace(1) @{STATUS}")
+        where = f"ptr addrspace(1) @{STATUS} monotonic, align 4"  # threads may fail together
+        w.lines.append(f"  store atomic i32 {status}, {where}")
     w.lines.append("  ret void")
 
 
