@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import unity
 from unity.cli.main import FAILED, FINE, USAGE, build_parser, main
+from unity.meta_schedule.database.sqlite_file import SQLiteFile
 from unity.script import parse
+from unity.support.errors import OptionError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -116,6 +119,21 @@ def test_opt_lists_and_refuses(file: Path, capsys: pytest.CaptureFixture[str]) -
     assert "def exp(" in capsys.readouterr().out
     assert main(["opt", str(file), "-p", "no_such_pass"]) == FAILED
     assert "E502" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["UNITY_DUMP", "UNITY_KEEP", "--work-dir"])
+def test_what_cannot_be_a_folder(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder asked for in vain is an error in words."""
+    (tmp_path / "plain").write_text("")
+    place = str(tmp_path / "plain" / "folder")
+    monkeypatch.setenv("UNITY_CACHE", "off")
+    with pytest.raises(OptionError, match="cannot be a folder") as caught:
+        if option == "--work-dir":
+            SQLiteFile(Path(place) / "file")
+        else:
+            monkeypatch.setenv(option, place)
+            unity.compile(parse(GOOD))
+    assert caught.value.code == "E001"
 
 
 def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:

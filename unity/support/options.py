@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from .errors import OptionError
 
@@ -115,6 +116,17 @@ def option(name: str) -> object:
         except ValueError:
             raise OptionError("E001", f"{name} must be an integer, got {text!r}", help=entry.doc) from None
     return text
+
+
+def made_folder(path: str | Path) -> Path:
+    """The folder that an option names, made where there is none. Raises OptionError E001."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise OptionError(
+            "E001", f"{str(path)!r} cannot be a folder: {error}", help="name one that can be written"
+        ) from None
+    return Path(path)
 
 
 def int_option(name: str) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from ...support.arguments import checked_class
 from ...support.errors import ScheduleError
+from ...support.options import made_folder
 
 WAIT_SECONDS = 60.0
 """Time that a writer waits for others."""
@@ -34,7 +35,7 @@ class SQLiteFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.name = self.path.name
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        made_folder(self.path.parent)
         self._local = threading.local()
         with self._connection() as connection:
             (version,) = connection.execute("pragma user_version").fetchone()

@@ -28,7 +28,7 @@ from ...ir.types import PointerType
 from ...ir.verifier.verifier import violations
 from ...support.errors import CodegenError, FFIError, InternalError
 from ...support.graph import strongly_connected
-from ...support.options import str_option
+from ...support.options import made_folder, str_option
 from ...support.recursion import deep_recursion
 from ..kernel_groups import callees, imported_texts, special_nodes
 from ..llvm.casts import convert
@@ -245,7 +245,7 @@ def compile_kernel_text(written: KernelText) -> KernelLibrary:
     text, options = written.ir_text, written.options
     folder = str_option("UNITY_KEEP")
     if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        made_folder(folder)
         (Path(folder) / "kernels.ll").write_text(text)
     try:
         data = compile_ir(text, options)

@@ -16,7 +16,7 @@ from ...ir.expr import Call, GlobalVar, Var
 from ...ir.function import PrimFunc
 from ...ir.walk import collect
 from ...support.errors import FFIError, InternalError
-from ...support.options import str_option
+from ...support.options import made_folder, str_option
 from ...transform.infra.backend import KernelCode
 from ..cpu.codegen import compile_options, write_module
 from ..signature import symbol_vars
@@ -89,7 +89,7 @@ def compile_programs(written: CudaText) -> KernelCode:
     """Compile what ``write_programs`` wrote; several threads may at the same time."""
     folder = str_option("UNITY_KEEP")
     if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        made_folder(folder)
         (Path(folder) / "kernels.device.ll").write_text(written.device.text)
         (Path(folder) / "kernels.host.ll").write_text(written.host)
     ptx = ptx_of(written.device, written.arch) if written.device.symbols else ""

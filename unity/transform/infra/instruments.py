@@ -22,6 +22,7 @@ from ...ir.verifier.verifier import verify
 from ...ir.walk import rewrite
 from ...support.arguments import is_callers
 from ...support.errors import InternalError, UnityError
+from ...support.options import made_folder
 from ...support.recursion import deep_recursion
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class DumpInstrument(Instrument):
 
     def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
         if self.count < 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            made_folder(self.folder)
             (self.folder / "run.py").write_text(_RUNNER)
         if old is not self.last:
             self._write("input", "The module as it came in.", old)

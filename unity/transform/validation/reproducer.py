@@ -11,6 +11,7 @@ import numpy as np
 from ...ffi.dtype import DataType
 from ...ir.module import IRModule
 from ...support.errors import UnityError
+from ...support.options import made_folder
 from ..infra.passes import Pipeline
 from .outcomes import outcome, outcomes_differ
 
@@ -64,7 +65,7 @@ def save_failure(
 ) -> None:
     """Write the file."""
     inputs = "[\n" + "".join([f"    {_input_text(a)},\n" for a in arguments]) + "]"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    made_folder(path.parent)
     path.write_text(
         _HEAD.format(
             title=title.replace('"""', "'''").replace("\\", "/"), before=_script_text(before), after=_script_text(after),
