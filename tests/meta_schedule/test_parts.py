@@ -12,6 +12,8 @@ import unity
 import unity.meta_schedule as ms
 from unity import te
 from unity.ir.interpret import run
+from unity.ir.stmt import Block
+from unity.ir.walk import collect
 from unity.meta_schedule.search.replay import CandidateSampler
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
@@ -266,3 +268,16 @@ def test_explanations_are_of_builds_not_of_candidates(monkeypatch, capfd):
     with database:
         unity.build(product(12, 16, 24), "llvm")
     assert "record " in capfd.readouterr().err
+
+
+def test_decisions_by_hand_are_first_in_the_space() -> None:
+    x = te.placeholder((19, 33), "float32", "x")
+    k = te.reduce_axis((0, 19), "k")
+    sch = unity.Schedule(te.create_prim_func([x, te.compute((33,), lambda j: te.max(x[k, j], k), "y")]))
+    sch.annotate("y", "schedule", {"vectors": 2})
+    task = ms.TuneContext(sch.mod, target="llvm -mcpu=x86-64-v3", space_generator=ms.PostOrderApply(), rand_state=1)
+    (sketch,) = task.generate_design_space()
+    (decided,) = [block.annotations["schedule"] for block in collect(sketch.mod["main"], Block) if block.name == "y"]
+    assert decided["vectors"] == 2 and len(decided) > 1
+    found = ms.tune_tir(sch.mod, target="llvm", database="memory", max_trials_global=2, seed=0)
+    assert found.query_tuning_record(sch.mod, "llvm").verdict in ("kept", "default")

@@ -22,6 +22,7 @@ from ...transform.schedule import Schedule
 from ...transform.schedule.core.registry import STEP
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import MAIN, TuneContext
+from .paths import decided_in
 
 OWN, CHANGES = 0.5, 4.0
 """Probability of the own choice where decisions are drawn, at least; decisions that are drawn otherwise on average, at most: what
@@ -82,24 +83,30 @@ def _decisions_of(context: TuneContext, fn: PrimFunc) -> Choices:
 
 
 def _annotate(sch: Schedule, decisions: dict[tuple[str, str], object]) -> None:
-    """Put decisions on the blocks they are about."""
+    """Put decisions on the blocks they are about, beside those that the program was given."""
     by_block: dict[str, dict[str, object]] = {}
     for (block, name), value in decisions.items():
         by_block.setdefault(block, {})[name] = value
     for block, values in by_block.items():
-        sch.annotate(sch.get_block(block), SCHEDULE, values)
+        place = sch.get_block(block)
+        given = sch.get(place).annotations.get(SCHEDULE)
+        if given is not None:
+            sch.unannotate(place, SCHEDULE)
+        sch.annotate(place, SCHEDULE, {**(given or {}), **values})
 
 
 def decision_sketch(context: TuneContext) -> Schedule:
-    """The program with every decision as a sampling step, taken as the default build takes it."""
+    """The program with every decision as a sampling step, taken as the default build takes it: what the program was given first."""
     sch = start(context.mod)
     drawn: dict[tuple[str, str], object] = {}
-    choices = choices_in(context)
+    choices, given = choices_in(context), decided_in(context.func)
     own = max(OWN, 1 - CHANGES / max(1, len(choices)))
     for key, choice in choices.items():
-        others = len(choice.candidates) - 1
+        first = choice.answer(given[choice.block])
+        candidates = [first, *[one for one in choice.candidates if one != first]]
+        others = len(candidates) - 1
         probs = [own, *[(1 - own) / others] * others]
-        drawn[key] = sch.sample_categorical(list(choice.candidates), probs, decision=0)
+        drawn[key] = sch.sample_categorical(candidates, probs, decision=0)
     _annotate(sch, drawn)
     return sch
 
