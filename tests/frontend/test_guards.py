@@ -331,3 +331,42 @@ def test_a_condition_on_strides_of_unit_axes_says_nothing() -> None:
     half = "(L['x'].size()[1] // 2)"
     assert not conditions(f"2*(2*{half}) != 2*{half}*(2*L['x'].size()[0])", f"L['x'].size()[0]*{half} != {half}")
     assert len(conditions(f"2*{half} != 4*{half}*L['x'].size()[0]", f"L['x'].size()[0] != {half}")) == 2
+
+
+@pytest.mark.parametrize(
+    "how, words",
+    [
+        (lambda x: x[: int(x.shape[0] * 0.7)], r"n \* 7 // 10"),
+        (lambda x: x * math.log(x.shape[0]), r"torch\.log\(torch\.tensor\(n\)\)"),
+        (lambda x: torch.nn.functional.pad(x, (0, 0, 0, -x.shape[0] % 4)).view(-1, 4, 6).amax(1), r"Dim\.AUTO"),
+    ],
+    ids=["int", "log", "multiple"],
+)
+def test_what_torch_fixes_of_a_named_size_is_refused_with_a_way_out(how: Any, words: str) -> None:
+    class Fixed(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return how(x)
+
+    with pytest.raises(unity.UnityError, match=rf"E016[^$]*help: .*({words})"):
+        unity.compile(
+            Fixed(), example_inputs=(torch.randn(10, 6),), dynamic_shapes=({0: torch.export.Dim("n", min=4, max=100)},)
+        )
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda x: x[: x.shape[0] * 7 // 10],
+        lambda x: x * torch.log(torch.tensor(x.shape[0])),
+    ],
+)
+def test_the_ways_out_for_fixed_sizes_are_ways(how: Any) -> None:
+    class Open(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return how(x)
+
+    size = torch.export.Dim("n", min=4, max=100)
+    made = unity.compile(Open(), example_inputs=(torch.randn(10, 6),), dynamic_shapes=({0: size},))
+    for n in (4, 33, 100):
+        x = torch.randn(n, 6)
+        torch.testing.assert_close(made(x), how(x))

@@ -171,7 +171,7 @@ def _export_error(error: Exception, model: Any) -> FrontendError:
     if shown is not None and shown.startswith("assert ") and "data-dependent" in first:
         hint = "torch._assert_async(condition, message) checks a tensor when the model runs"
     else:
-        hint = next((hint for words, hint in _HINTS if re.search(words, str(error))), _HINTS[-1][1])
+        hint = next((hint for words, hint in _HINTS if re.search(words, str(error), re.MULTILINE)), _HINTS[-1][1])
     return FrontendError(
         "E016", f"torch.export does not take this model: {type(error).__name__}: {first}", span, notes, hint
     )
@@ -187,6 +187,10 @@ _HINTS = (
     ("must always be equal", "give both dimensions the same torch.export.Dim, or torch.export.Dim.AUTO"),
     (r"specialized it to be a constant \([01]\)",
      "torch takes a size of 0 or 1 in the example for a constant: give an example with a larger one"),
+    (r"specialized it to be a constant|math\.\w+\(.* == -?\d+\.?$",
+     "the model fixes the size: where Python's own functions read it, compute with integers (n * 7 // 10 for int(n * 0.7)) or "
+     "tensors (torch.log(torch.tensor(n)) for math.log(n))"),
+    ("inconsistent min", "torch fails over the range it would suggest for a named dimension: use torch.export.Dim.AUTO"),
     ("onstraints violated", "give the dimension the range torch suggests, or torch.export.Dim.AUTO to let torch choose"),
     ("inference tensor", "make the model and its inputs outside of torch.inference_mode()"),
     ("Found <class '.*'> in output", "return tensors, numbers, strings and None, in lists, tuples, dicts and dataclasses"),
