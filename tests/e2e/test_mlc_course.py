@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -476,12 +476,21 @@ class MyModuleMixture:
         return out
 
 
-def test_tuned_functions_go_into_the_model(tmp_path: Path) -> None:
-    """The end of the chapter: one line changes a module in place; the error says the line that takes its place."""
+@pytest.fixture
+def kernels_of_the_mixture() -> Iterator[None]:
+    """The registered functions that MyModuleMixture calls."""
     unity.register_func("env.relu", lambda x, out: out.copyfrom(np.maximum(x.numpy(), 0)), override=True)
     unity.register_func(
         "env.linear", lambda x, w, b, out: out.copyfrom(x.numpy() @ w.numpy().T + b.numpy()), override=True
     )
+    yield
+    for name in ("env.relu", "env.linear"):
+        unity.ffi.remove_global_func(name)
+
+
+@pytest.mark.usefixtures("kernels_of_the_mixture")
+def test_tuned_functions_go_into_the_model(tmp_path: Path) -> None:
+    """The end of the chapter: one line changes a module in place; the error says the line that takes its place."""
     x = random(1, 784)
     params = {"w0": random(128, 784), "b0": random(128), "w1": random(10, 128), "b1": random(10)}
     nd_params = {k: unity.nd.array(v) for k, v in params.items()}

@@ -269,7 +269,7 @@ def max_pool2d_backward(
     output_grad: Expr, data: Expr, pool_size: Any = (1, 1), strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     ceil_mode: bool = False, count_include_pad: bool = False, layout: str = "NCHW", out_layout: str | None = None,
 ) -> Expr:  # fmt: skip
-    """The gradient of nn.max_pool2d with respect to ``data``: each element is shared by the largest in its window."""
+    """The gradient of nn.max_pool2d with respect to ``data``: each element goes to the first of the largest in its window."""
     window = pool_size, strides, padding, dilation, ceil_mode
     return _pool_backward("max_pool2d", output_grad, data, layout, out_layout, *window)
 

@@ -191,7 +191,7 @@ def _pool_ref(largest: bool, rank: int) -> Any:
 
 def _pool_grad(rank: int, largest: bool) -> Rule:
     def rule(call: Call, g: Expr) -> list[Any]:
-        """The maximum's gradient is shared equally between the positions that attain it."""
+        """The maximum's gradient goes to the first of the positions that attain it, as in torch."""
         x = call.args[0]
         plan = backward_plan(call, rank)
         strides, dilation, border = plan
@@ -211,9 +211,10 @@ def _pool_grad(rank: int, largest: bool) -> Rule:
                 begin = [t * d for t, d in zip(tap, dilation)]
                 end = [b + (o - 1) * s + 1 for b, o, s in zip(begin, out, strides)]
                 part = R.strided_slice(padded, axes=axes, begin=begin, end=end, strides=strides)
-                hits.append(R.astype(R.equal(part, best), dtype))
-            hit = R.concat(Tuple(tuple(hits)), axis=1)
-            flow = hit * (flow / R.sum(hit, axis=[1], keepdims=True))
+                hits.append(R.astype(R.logical_or(R.equal(part, best), R.isnan(part)), dtype))
+            first = R.argmax(R.concat(Tuple(tuple(hits)), axis=1), axis=1, keepdims=True)
+            numbers = constant(np.arange(len(hits)).reshape(1, -1, *[1] * rank))
+            flow = R.where(R.equal(numbers, first), flow, constant(0, dtype))
         else:
             kernel = R.ones((1, 1, *taps), dtype=dtype.name)
             count: Any = float(math.prod(taps))
