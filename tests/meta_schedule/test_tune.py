@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -130,7 +132,10 @@ def test_a_product_is_tuned_and_built(parts: dict[str, Any], capsys: Any, monkey
     unity.build(sch.mod)["main"](a, b, out)
     np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-5)
     best = database.query_tuning_record(program, "llvm")
-    assert best is not None and "def " in best.as_python() and "T.prim_func" in best.script()
+    assert best is not None and "T.prim_func" in best.script()
+    names: dict[str, Any] = {}
+    exec(best.as_python(), names)
+    names["apply_trace"](unity.Schedule(product()))
 
 
 def test_the_fastest_is_kept_where_it_is_faster(monkeypatch: Any, capsys: Any) -> None:
@@ -156,6 +161,81 @@ def test_failures_are_written_down(capsys: Any) -> None:
     assert f"{len(failed)} failed" in capsys.readouterr().err
     with pytest.raises(ScheduleError, match="no task could be tuned"):
         tune(product().with_attr("target", "nothing"), 4)
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    """What all parts below do."""
+    raise ZeroDivisionError("mine")
+
+
+def part(kind: type, method: str, does: Any = broken, **more: Any) -> Any:
+    """A part of a search with a method that does as it is told."""
+    return type("Mine", (kind,), {method: does, **more})()
+
+
+DRAWN = itertools.count()
+IDLE = {"update": lambda *_: None, "predict": lambda _, __, some: [0.0] * len(some)}
+BROKEN: dict[str, dict[str, Any]] = {
+    "template": {"space": lambda sch: broken()},
+    "rule": {"space": ms.PostOrderApply([part(ms.ScheduleRule, "apply")])},
+    "postproc": {"space": ms.ScheduleFn(tiles, postprocs=[part(ms.Postproc, "apply")])},
+    "model": {"cost_model": part(ms.CostModel, "predict", update=IDLE["update"]), "strategy": "evolutionary"},
+    "drawn template": {"space": lambda sch: tiles(sch) if next(DRAWN) < 9 else broken(), "strategy": "replay-func"},
+    "callback": {"measure_callbacks": [*ms.MeasureCallback.create("default"), part(ms.MeasureCallback, "apply")]},
+    "learning": {"cost_model": part(ms.CostModel, "update", predict=IDLE["predict"])},
+    "mutator": {
+        "space": ms.ScheduleFn(tiles, mutator_probs={part(ms.Mutator, "apply"): 1.0}),
+        "strategy": "evolutionary",
+    },
+}
+
+
+@pytest.mark.parametrize("where", BROKEN)
+def test_what_parts_of_ones_own_raise_ends_a_search_with_its_line(where: str, capsys: Any) -> None:
+    line = f"{__file__}:{broken.__code__.co_firstlineno + 2}"
+    parts: dict[str, Any] = {"builder": Paper(), "runner": Clock(lambda n: 0.5), **BROKEN[where]}
+    try:
+        database = tune(product(), 100, **parts)
+    except ScheduleError as error:  # nothing had been measured
+        assert error.code == "E463" and f"ZeroDivisionError: mine ({line})" in error.message
+        assert isinstance(error.__cause__, ZeroDivisionError) and where in ("template", "rule", "postproc", "model")
+    else:
+        assert f"ended early: ZeroDivisionError: mine ({line})" in capsys.readouterr().err
+        verdicts = [record.verdict for record in database.get_all_tuning_records()]
+        assert verdicts[-1] == "kept" and 4 < len(verdicts) < 20
+
+
+def test_a_template_that_raises_costs_no_other_task(capsys: Any) -> None:
+    mod = unity.IRModule({"one": product(), "two": product(8)})
+    special = {"one": lambda sch: broken()}
+    database = tune(mod, 12, builder=Paper(), runner=Clock(lambda n: 0.5), special_space=special)
+    assert [record.verdict for record in database.get_all_tuning_records()].count("trial") == 12
+    assert "failed: ZeroDivisionError: mine" in capsys.readouterr().err
+    with pytest.raises(ScheduleError, match="no block 'zzz'") as refused:
+        tune(product(), 4, builder=Paper(), runner=Clock(lambda n: 0.5), space=lambda sch: sch.get_block("zzz"))
+    assert refused.value.code == "E407", "an error of the package is itself"
+
+
+def test_parts_that_give_too_few_results(capsys: Any) -> None:
+    def none(*_: Any) -> list[Any]:
+        return []
+
+    few = {"update": IDLE["update"]}
+    for parts, text in (
+        ({"builder": part(ms.Builder, "build", none), "runner": Clock(lambda n: 0.5)}, "gave 0 results for 1 programs"),
+        ({"builder": Paper(), "runner": part(ms.Runner, "run", none)}, "gave 0 results for 1 programs"),
+        ({"builder": Paper(), "runner": Clock(lambda n: 0.5), "strategy": "evolutionary",
+          "cost_model": part(ms.CostModel, "predict", none, **few)}, "gave 0 scores for"),
+    ):  # fmt: skip
+        with pytest.raises(ScheduleError, match=text):
+            tune(product(), 8, **parts)
+
+
+def test_an_executor_that_was_shut_down() -> None:
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(ScheduleError, match="the executor ThreadPoolExecutor takes no call"):
+        tune(product(), 4, builder=LocalBuilder(executor=executor))
 
 
 def test_the_same_seed_tries_the_same(capsys: Any) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import tempfile
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ from ..ffi.targets.target import Target, target as make_target
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.pack import NotPackable, pack
-from ..support.errors import UnityError
+from ..support.errors import ScheduleError, UnityError
 from ..support.lazy import absent_names
 from ..transform.default_schedule.packing import Packing
 from .core.part import Part
@@ -77,7 +77,7 @@ class LocalBuilder(Builder, names=("local",)):
     def _submit(self, one: BuilderInput) -> Future[bytes] | str:
         program = next(iter(one_program(one.mod).prim_funcs().values()))
         try:
-            return self.executor.submit(build_program, pack(program), str(make_target(one.target)))
+            return submit(self.executor, build_program, pack(program), str(make_target(one.target)))
         except NotPackable as error:
             return f"the program cannot be sent to a worker: it has {error}"
 
@@ -96,6 +96,19 @@ class LocalBuilder(Builder, names=("local",)):
         self.executor.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(OSError):
             self._folder.cleanup()
+
+
+def submit(executor: Executor, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+    """A call in a worker. Raises ScheduleError E463 where the executor takes none: it was shut down, or its processes broke it."""
+    try:
+        return executor.submit(fn, *args)
+    except UnityError:
+        raise
+    except Exception as error:
+        raise ScheduleError(
+            "E463", f"the executor {type(executor).__name__} takes no call: {type(error).__name__}: {error}",
+            help="what was measured is in the database: resume=True goes on; LocalWorkers replace processes that die",
+        ) from error  # fmt: skip
 
 
 def wait_for(future: Future[Any], seconds: float) -> Any:
@@ -118,7 +131,7 @@ def wait_for(future: Future[Any], seconds: float) -> Any:
 
 PyBuilder = Builder
 
-__all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder", "PyBuilder"]
+__all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder", "PyBuilder", "submit", "wait_for"]
 
 __getattr__ = absent_names(__name__, {
     "RPCBuilder": "other machines measure from a queue they share: ms.MeasureQueue and ms.work_off (docs/search.md)",

@@ -22,7 +22,7 @@ from ..support.errors import ScheduleError
 from ..support.lazy import absent_names
 from ..transform.default_schedule.packing import Packing
 from ..transform.infra.backend import backend_of
-from .builder import ENVIRONMENT, wait_for
+from .builder import ENVIRONMENT, submit, wait_for
 from .core.arg_info import ArgInfo
 from .core.part import Part
 from .workers.jobs import Run, Turns, run_program
@@ -125,7 +125,7 @@ class LocalRunner(Runner, names=("local",)):
         threads = self.threads or num_threads()
         kind = one.device_type  # TVM says it by the kind of target
         kind = kind if kind in DEVICE_KINDS else backend_of(make_target(kind)).runtime.device.name
-        return self.executor.submit(run_program, default, candidate, info, turns, threads, other, kind)
+        return submit(self.executor, run_program, default, candidate, info, turns, threads, other, kind)
 
     def _result(self, future: Future[Run]) -> RunnerResult:
         found = wait_for(future, self.timeout_sec)

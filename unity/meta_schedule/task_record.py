@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..support.arguments import callers_line
+from ..support.errors import UnityError
 from ..transform.infra.backend import backend_of
 from .core.measure_candidate import MeasureCandidate
 from .core.tune_context import TuneContext
@@ -38,6 +41,9 @@ class TaskRecord:
     failures: int = 0
     is_terminated: bool = False
     problem: str = ""
+    """The reason why nothing can be measured."""
+    error: Exception | None = None
+    """The error of a part of the task with which its search ended."""
     known: list[TuningRecord] = field(default_factory=list)
     """The trials of an earlier search."""
 
@@ -65,5 +71,22 @@ class TaskRecord:
         self.failures += len([r for r in results if not r.run_secs])
         self.finalists = sorted([*self.finalists, *found], key=lambda pair: pair[0])[:FINALISTS]
 
+    @contextlib.contextmanager
+    def ends_alone(self) -> Iterator[None]:
+        """An error of parts of the task (a template, a rule, a model) ends its search alone: the trials that it had are judged."""
+        try:
+            yield
+        except Exception as error:  # of a user's code, of any kind
+            self.error, self.is_terminated = self.error or error, True
+            if not self.chosen and not self.finalists:
+                self.problem = told(error)
 
-__all__ = ["FINALISTS", "TaskRecord"]
+
+def told(error: Exception) -> str:
+    """An error of a part as the table names it, with the line of the user's code that raised it."""
+    text = error.message if isinstance(error, UnityError) else f"{type(error).__name__}: {error}"
+    line = callers_line(error)
+    return f"{text} ({line})" if line else text
+
+
+__all__ = ["FINALISTS", "TaskRecord", "told"]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from ..ffi.native.pool import num_threads, processors
 from ..support.errors import ScheduleError, UnityError
@@ -27,10 +28,11 @@ from .database.record import DEFAULT, KEPT, TuningRecord, fastest
 from .database.workload import machine_features
 from .measure_callback import MeasureCallback
 from .report import Row, TuneProgress
-from .runner import Runner, RunnerResult
+from .runner import Runner, RunnerInput, RunnerResult
 from .search.replay import ReplayTrace
-from .task_record import FINALISTS, TaskRecord
+from .task_record import FINALISTS, TaskRecord, told
 
+_T = TypeVar("_T")
 ROUNDS = 4
 """Runs of each of them."""
 MIN_GAIN = 1.02
@@ -86,9 +88,11 @@ class TaskScheduler(metaclass=Part):
                 progress.say("interrupted: the best so far are measured against the default; once more ends at once")
             rows = [self._finish(task) for task in self.tasks]
         if self.tasks and all([task.problem for task in self.tasks]):
-            raise ScheduleError(
-                "E463", f"no task could be tuned: {self.tasks[0].ctx.task_name}: {self.tasks[0].problem}"
-            )
+            first = self.tasks[0]
+            if isinstance(first.error, UnityError):
+                raise first.error
+            text, own = f"no task could be tuned: {first.ctx.task_name}: {first.problem}", first.error
+            raise ScheduleError("E463", text, help="mend the line that it names" if own is not None else None) from own
         return rows
 
     def _record(self, ctx: TuneContext, weight: float, most: int, resume: bool) -> TaskRecord:
@@ -112,14 +116,15 @@ class TaskScheduler(metaclass=Part):
         """Build and time the default, and make the space."""
         strategy = task.ctx.strategy
         try:
-            (built,) = self.builder.build([_builder_input(task, task.default)])
+            (built,) = self._built([_builder_input(task, task.default)])
         except UnityError as error:  # no rule or pass makes a program of it
             built = BuilderResult(None, error.message)
         task.default_path = built.artifact_path
         if built.artifact_path is None:
             task.problem, task.is_terminated = built.error_msg or "", True
             return
-        result = self.runner.run([task.reference()])[0].result()
+        (running,) = self._running([task.reference()])
+        result = running.result()
         if not result.run_secs:
             task.problem, task.is_terminated = result.error_msg or "", True
             return
@@ -128,15 +133,14 @@ class TaskScheduler(metaclass=Part):
             task.is_terminated = True
             return
         left = task.max_trials - task.trials
-        with young_collection():
+        with task.ends_alone(), young_collection():
             spaces = task.ctx.generate_design_space()
-        strategy.pre_tuning(left, num_trials_per_iter, spaces, self.database, self.cost_model)
-        if task.known and isinstance(strategy, ReplayTrace):
-            known = [(one.trace, RunnerResult(list(one.run_secs) if one.run_secs else None)) for one in task.known]
-            with young_collection():
+            strategy.pre_tuning(left, num_trials_per_iter, spaces, self.database, self.cost_model)
+            if task.known and isinstance(strategy, ReplayTrace):
+                known = [(one.trace, RunnerResult(list(one.run_secs) if one.run_secs else None)) for one in task.known]
                 ran = strategy.go_on(known)
-            if self.cost_model is not None and ran:
-                self.cost_model.update(task.ctx, [candidate for candidate, _ in ran], [result for _, result in ran])
+                if self.cost_model is not None and ran:
+                    self.cost_model.update(task.ctx, [candidate for candidate, _ in ran], [result for _, result in ran])
 
     def _go_on(self, left: int, progress: TuneProgress) -> None:
         """Rounds of ``left`` candidates in all. The next is made beside one that runs, from what those before that one taught."""
@@ -174,17 +178,18 @@ class TaskScheduler(metaclass=Part):
         """A round, chosen and built; without candidates where the task has no more."""
         task = self.tasks[task_id]
         strategy = task.ctx.strategy
-        with young_collection(), Profiler.timeit("search"):
-            found = strategy.generate_measure_candidates() if most > 0 else None
-        if not found:
-            strategy.post_tuning()
-            task.is_terminated = True
+        found: list[MeasureCandidate] | None = None
+        with task.ends_alone(), young_collection(), Profiler.timeit("search"):
+            found = strategy.generate_measure_candidates() if most > 0 and task.error is None else None
+            if not found:
+                strategy.post_tuning()
+                task.is_terminated = True
         candidates = (found or [])[: 0 if self.is_interrupted else most]
         task.chosen += len(candidates)
         with ThreadPoolExecutor(1, "unity-build") as thread:
             built = thread.submit(copy_context().run, self._build, task, candidates)
             if candidates:
-                with young_collection(), Profiler.timeit("search"):
+                with task.ends_alone(), young_collection(), Profiler.timeit("search"):
                     strategy.look_ahead()
             return _Round(task_id, candidates, built.result())
 
@@ -202,8 +207,9 @@ class TaskScheduler(metaclass=Part):
         if one is not None and one.candidates:
             task = self.tasks[one.task_id]
             task.history.append(task.best_secs)
-            self._notify(False, one.task_id, one.candidates, one.built, one.results)
-            with Profiler.timeit("callbacks"):
+            with task.ends_alone():
+                self._notify(False, one.task_id, one.candidates, one.built, one.results)
+            with task.ends_alone(), Profiler.timeit("callbacks"):
                 task.ctx.strategy.notify_runner_results(one.candidates, one.results)
 
     @Profiler.timeit("callbacks")
@@ -219,8 +225,14 @@ class TaskScheduler(metaclass=Part):
     @Profiler.timeit("build")
     def _build(self, task: TaskRecord, candidates: Sequence[MeasureCandidate]) -> list[BuilderResult]:
         wanted = [candidate for candidate in candidates if not candidate.is_default]
-        results = iter(self.builder.build([_builder_input(task, candidate) for candidate in wanted]))
+        results = iter(self._built([_builder_input(task, candidate) for candidate in wanted]))
         return [BuilderResult(task.default_path) if candidate.is_default else next(results) for candidate in candidates]
+
+    def _built(self, inputs: Sequence[BuilderInput]) -> Sequence[BuilderResult]:
+        return _as_many(self.builder, inputs, self.builder.build(inputs))
+
+    def _running(self, inputs: Sequence[RunnerInput]) -> Sequence[Any]:
+        return _as_many(self.runner, inputs, self.runner.run(inputs))
 
     def _times(
         self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
@@ -234,7 +246,7 @@ class TaskScheduler(metaclass=Part):
             if b.artifact_path is not None
         ]
         with Profiler.timeit("run"):
-            running = iter(self.runner.run(inputs))
+            running = iter(self._running(inputs))
         for one in built:
             with Profiler.timeit("run"):
                 found = RunnerResult(None, one.error_msg) if one.artifact_path is None else next(running).result()
@@ -246,7 +258,8 @@ class TaskScheduler(metaclass=Part):
         strategy = task.ctx.search_strategy
         name, weight, default = task.ctx.task_name, task.task_weight, task.default_secs
         if strategy is not None and not task.is_terminated:
-            strategy.post_tuning()
+            with task.ends_alone():
+                strategy.post_tuning()
         if task.problem:
             return Row(name, weight, math.inf, math.inf, task.trials, f"failed: {task.problem}", task.failures)
         candidates = [candidate for _, candidate in task.finalists]
@@ -269,6 +282,8 @@ class TaskScheduler(metaclass=Part):
         gain = typical(other) / seconds
         is_faster = min(gain, fastest(other) / fastest(own)) >= MIN_GAIN
         said = "" if is_faster else "within noise" if gain > 1.0 else "the default is best"
+        if task.error is not None:
+            said = ", ".join(filter(None, [said, f"ended early: {told(task.error)}"]))
         chosen = winner if is_faster else task.default
         record = TuningRecord(
             chosen.sch.trace, task.workload, own if is_faster else other, task.ctx.target, chosen.args_info, other,
@@ -277,6 +292,16 @@ class TaskScheduler(metaclass=Part):
         self.database.commit_tuning_record(record)
         default = typical(other)
         return Row(name, weight, default, seconds if is_faster else default, task.trials, said, task.failures)
+
+
+def _as_many(part: Builder | Runner, inputs: Sequence[Any], results: Sequence[_T]) -> Sequence[_T]:
+    """The results of a builder or runner. Raises ScheduleError E463 where it gives not one for each program."""
+    if len(results) != len(inputs):
+        raise ScheduleError(
+            "E463", f"{type(part).__name__} gave {len(results)} results for {len(inputs)} programs",
+            help="give one result for each program, in order",
+        )  # fmt: skip
+    return results
 
 
 def typical(values: Sequence[float]) -> float:

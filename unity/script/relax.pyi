@@ -690,7 +690,7 @@ class grad:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """The gradient of nn.max_pool2d with respect to ``data``: each element is shared by the largest in its window."""
+        """The gradient of nn.max_pool2d with respect to ``data``: each element goes to the first of the largest in its window."""
 
     @staticmethod
     def nll_loss_backward(

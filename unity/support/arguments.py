@@ -110,24 +110,25 @@ def _usage(function: Callable[..., Any]) -> str:
     return f"{form}: {doc}" if doc else form
 
 
-def is_callers(error: BaseException) -> bool:
-    """True if code of the caller ran inside the call: its error is its own."""
+def callers_line(error: BaseException) -> str:
+    """The innermost line of the caller's own code that ran inside the call; "" where none did. An error of it is its own."""
     trace = error.__traceback__
     trace = trace.tb_next if trace is not None else None
+    found = ""
     while trace is not None:
         module = trace.tb_frame.f_globals.get("__name__", _PACKAGE)  # code made of texts has no name
         owner = str(module).partition(".")[0]
         if owner != _PACKAGE and owner not in _LIBRARIES:
-            return True
+            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return False
+    return found
 
 
 def explained(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> UnityError | None:
     """The UnityError that tells what is wrong with a call that ended in an error of Python; None where that tells it better."""
-    if isinstance(error, (UnityError, NotImplementedError)) or is_callers(error):
+    if isinstance(error, (UnityError, NotImplementedError)) or callers_line(error):
         return None
     wrong = misfit(function, args, kwargs)
     if wrong is not None:

@@ -178,7 +178,7 @@ def replayed(mod, sch):
     again = Schedule(mod)
     Trace.from_json(json.dumps(sch.trace.as_json())).apply_to_schedule(again)
     assert again.mod.script() == sch.mod.script()
-    again, scope = Schedule(mod), {"unity": unity}
+    again, scope = Schedule(mod), {}
     exec(sch.trace.script(), scope)
     scope["apply_trace"](again)
     assert again.mod.script() == sch.mod.script()

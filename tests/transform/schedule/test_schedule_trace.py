@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from schedule_programs import ELEMENTWISE, MM_RELU, assert_same, module
 
-import unity
 from unity.support.errors import ScheduleError, UnityError
 from unity.transform.schedule import ROWS, Schedule, Trace
 
@@ -50,7 +49,7 @@ def test_json_and_python_replay(seed: int) -> None:
     assert again.mod.script() == sch.mod.script()
     assert again.trace.script() == sch.trace.script()
     names: dict[str, Any] = {}
-    exec(sch.trace.script(), {"unity": unity}, names)
+    exec(sch.trace.script(), names)  # it needs nothing but itself
     by_hand = Schedule(module(MM_RELU))
     names["apply_trace"](by_hand)
     assert by_hand.mod.script() == sch.mod.script()

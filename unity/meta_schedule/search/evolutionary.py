@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...support.errors import ScheduleError
 from ...transform.schedule import Schedule, Trace
 from ..core.measure_candidate import MeasureCandidate
 from ..core.part import initialize_part
@@ -91,6 +92,12 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
     def _ranked(self) -> list[MeasureCandidate]:
         """The pool, what the model ranks highest first."""
         scores = self.cost_model.predict(self.sampler.context, self.pool)
+        if len(scores) != len(self.pool):
+            model, got = type(self.cost_model).__name__, len(scores)
+            raise ScheduleError(
+                "E428", f"{model}.predict gave {got} scores for {len(self.pool)} candidates",
+                help="give one score for each candidate, in order",
+            )  # fmt: skip
         return [self.pool[k] for k in np.argsort(-np.asarray(scores), kind="stable")]
 
     def _parents(self) -> int:

@@ -20,7 +20,7 @@ from ...ir.expr import Constant, Var
 from ...ir.module import IRModule
 from ...ir.verifier.verifier import verify
 from ...ir.walk import rewrite
-from ...support.arguments import is_callers
+from ...support.arguments import callers_line
 from ...support.errors import InternalError, UnityError
 from ...support.options import made_folder
 from ...support.recursion import deep_recursion
@@ -219,6 +219,6 @@ def internal_error(code: str, message: str, mod: IRModule, step: Pass, error: Ex
     the error that it follows came from code of the caller."""
     with tempfile.NamedTemporaryFile("w", prefix="unity_failed_", suffix=".py", delete=False) as file:
         file.write(str(mod) + "\n")
-    own = step.function.__module__.startswith(__name__.partition(".")[0] + ".") and not (error and is_callers(error))
+    own = step.function.__module__.startswith(__name__.partition(".")[0] + ".") and not (error and callers_line(error))
     hint = f"the module before the pass is saved in {file.name}{'; please report it' if own else ''}"
     return InternalError(code, message, help=hint)

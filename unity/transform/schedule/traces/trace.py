@@ -190,13 +190,13 @@ class Trace:
         return self.lines()
 
     def script(self) -> str:
-        """A Python function that replays the trace; a step's grade stands behind it."""
+        """A file of Python with a function that replays the trace; a step's grade stands behind it."""
         width = min(max([len(line) for line in self.lines()] or [0]), COLUMN)
         body = [
             f"    {line.ljust(width) + '  # ' + inst.grade if inst.grade else line}"
             for inst, line in zip(self.insts, self.lines())
         ]
-        return "\n".join(["def apply_trace(sch: unity.Schedule) -> None:", *(body or ["    pass"])])
+        return "\n".join(["import unity\n\n", "def apply_trace(sch: unity.Schedule) -> None:", *(body or ["    pass"])])
 
     def show(self) -> None:
         """Print the Python."""
