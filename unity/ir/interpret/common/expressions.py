@@ -251,8 +251,8 @@ class ExprCompiler:
         times = lanes_of(expr.ty.dtype) // lanes_of(dtype_of(expr.value))
         if lanes_of(expr.ty.dtype) == 1:
             return self.visit(expr.value)
-        rows = self.rows(expr.value)
-        return lambda env: np.tile(rows(env), (1, times))
+        rows, single = self.rows(expr.value), lanes_of(dtype_of(expr.value)) == 1
+        return lambda env: rows(env).repeat(times, 1) if single else np.tile(rows(env), (1, times))
 
     def _shuffle(self, expr: Shuffle) -> Closure:
         pool, indices = self.side_by_side(expr.vectors), [self.visit(i) for i in expr.indices]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +14,9 @@ from ....support.errors import InterpreterError
 from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Call, GlobalVar, Op, Var
-from ...scalar import BufferLoad, Reduce
+from ...scalar import BufferLoad, Ramp, Reduce
 from ...types import Expr, PrimType
-from ..common import arrays
+from ..common import arrays, numbers
 from ..common.arrays import Value
 from ..common.expressions import Closure, Env, ExprCompiler as SharedCompiler, lanes_of
 from ..common.numbers import caster, python_type
@@ -194,24 +194,49 @@ class ExprCompiler(SharedCompiler):
 
         return run
 
+    def places(self, index: Expr) -> Callable[[Env], Sequence[int]]:
+        """Closure giving an index in each lane, as a range where it is one."""
+        if type(index) is not Ramp or self.has_rows(index.base, index.stride):
+            rows = self.rows(index)
+            return lambda env: rows(env)[0].tolist()
+        base, stride, lanes = self.visit(index.base), self.visit(index.stride), lanes_of(index.ty.dtype)
+        fit = numbers.fits(index.ty.dtype.element)
+
+        def run(env: Env) -> Sequence[int]:
+            first, step = base(env), stride(env)
+            end = first + step * lanes
+            if step and fit(end) == end:
+                return range(first, end, step)
+            return [fit(first + step * k) for k in range(lanes)]
+
+        return run
+
     def offsets(
         self, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None, kind: int, span: Any
-    ) -> Callable[[Env], tuple[View, list[int | None]]]:
+    ) -> Callable[[Env], tuple[View, Sequence[int | None]]]:
         """Closure giving the view and the checked offsets in numbers of the lanes of an access; None where there is none."""
-        locate, rows = self.locator(buffer, kind, span), [self.rows(i) for i in indices]
+        locate, compiled = self.locator(buffer, kind, span), [self.places(i) for i in indices]
         mask = self.rows(predicate) if predicate is not None else None
         if predicate is not None and lanes_of(dtype_of(predicate)) == 1:
             raise self.undefined("a predicate is for vectors, this access is of a single element", predicate)
         vectors = indices if predicate is None else (*indices, predicate)
         lanes, width = max([lanes_of(dtype_of(i)) for i in vectors], default=1), buffer.dtype.lanes
+        is_flat = len(indices) == width == 1 and not self.guards_of(buffer)
 
-        def run(env: Env) -> tuple[View, list[int | None]]:
+        def run(env: Env) -> tuple[View, Sequence[int | None]]:
             view = view_of(env, buffer, span)
-            active = np.broadcast_to(True if mask is None else mask(env)[0], lanes).tolist()
-            columns = [np.broadcast_to(r(env)[0], lanes).tolist() for r in rows]
+            active = None if mask is None else mask(env)[0].tolist()
+            columns = [c(env) for c in compiled]
+            if is_flat and view.strides == (1,) and type(columns[0]) is range:
+                row, extent = columns[0], view.shape[0]
+                if 0 <= row[0] < extent and 0 <= row[-1] < extent:  # what locate does, for all lanes at once
+                    places = range(row.start + view.base, row.stop + view.base, row.step)
+                    return view, places if active is None else [o if a else None for o, a in zip(places, active)]
+            points = [list(c) * lanes if len(c) == 1 else c for c in columns]
             found: list[int | None] = []
             for lane in range(lanes):
-                at = locate(env, view, [c[lane] for c in columns]) * width if active[lane] else None
+                is_active = active is None or active[lane]
+                at = locate(env, view, [c[lane] for c in points]) * width if is_active else None
                 found.extend([None] * width if at is None else range(at, at + width))
             return view, found
 
@@ -223,7 +248,8 @@ class ExprCompiler(SharedCompiler):
 
     def load(self, expr: BufferLoad) -> Closure:
         """A load from a buffer; lanes whose predicate is false are not read and give zero."""
-        span, read, buffer = expr.span, self.machine.read, expr.buffer
+        span, machine, buffer = expr.span, self.machine, expr.buffer
+        read = machine.read
         if self.is_single(buffer, expr.indices, expr.predicate):
             single = self.offset(buffer, expr.indices, READ, span)
 
@@ -236,6 +262,8 @@ class ExprCompiler(SharedCompiler):
 
         def load_lanes(env: Env) -> Any:
             view, found = many(env)
+            if type(found) is range and (cells := machine.row(view, found, READ)) is not None:
+                return np.array(cells, kind, ndmin=2)
             return np.array([[read(view, offset, span) if offset is not None else 0 for offset in found]], kind)
 
         return load_lanes

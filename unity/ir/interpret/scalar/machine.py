@@ -116,6 +116,17 @@ class Machine:
             self.touch(view, offset, READ, span)
         return view.cells[offset] if view.plain else view.get(offset)
 
+    def row(self, view: View, offsets: range, kind: int) -> memoryview | None:
+        """The cells at offsets side by side, where no check of a single access would refuse one of them, or record it."""
+        if offsets.step != 1 or not view.plain or self.frames or offsets.start < 0 or offsets.stop > view.count:
+            return None
+        cells: memoryview = view.cells[offsets.start : offsets.stop]
+        if kind == WRITE:
+            return None if cells.readonly else cells
+        written = view.memory.written
+        is_known = written is None or written.find(0, view.byte(offsets.start), view.byte(offsets.stop)) < 0
+        return cells if is_known else None
+
     def step(self, span: Any) -> None:
         """Count an iteration against ``max_steps``. Raises InterpreterError E320."""
         if self.steps_left is not None:

@@ -156,6 +156,12 @@ class StmtCompiler(SharedCompiler):
             view, found = many(env)
             if len(found) != lanes:
                 raise InterpreterError("E310", f"{lanes} lanes stored into {len(found)} of {view.name}", span)
+            if type(found) is range and (cells := machine.row(view, found, WRITE)) is not None:
+                np.asarray(cells)[:] = new
+                written = view.memory.written
+                if written is not None:
+                    written[view.byte(found.start) : view.byte(found.stop)] = state * lanes
+                return env
             for offset, lane in zip(found, new):
                 if offset is not None:
                     checked_store(machine, view, offset, lane, state, span)
