@@ -231,6 +231,23 @@ def test_parts_that_give_too_few_results(capsys: Any) -> None:
             tune(product(), 8, **parts)
 
 
+@pytest.mark.parametrize(
+    "name, number",
+    [("max_trials_global", -1), ("max_trials_per_task", -1), ("num_trials_per_iter", 0), ("num_tuning_cores", 0)],
+)
+def test_numbers_that_try_nothing(name: str, number: int) -> None:
+    with pytest.raises(ScheduleError, match=f"{name} is {number}"):
+        ms.tune_tir(product(), "llvm", database="memory", **{name: number})
+
+
+def test_files_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ScheduleError, match="No such file") as plotted:
+        ms.plot(ms.database.MemoryDatabase(), tmp_path / "none" / "plot.svg")
+    with pytest.raises(ScheduleError, match="Is a directory") as saved:
+        ms.CostModel.create("linear").save(tmp_path)
+    assert plotted.value.code == saved.value.code == "E461"
+
+
 def test_an_executor_that_was_shut_down() -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()

@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 from ..ir.stmt import Block
 from ..ir.walk import collect
 from .database import Database
+from .database.json_files import using
 from .database.record import TRIAL, TuningRecord, fastest
 
 WIDTH, HEIGHT, MARGIN = 360, 150, 46
@@ -58,9 +59,13 @@ def _curve(records: Sequence[TuningRecord]) -> Curve:
 
 
 def plot(database: Database, path: str | Path) -> int:
-    """Draw the curves of a database into an SVG file; returns how many tasks it shows. Tasks whose default never ran have none."""
+    """Draw the curves of a database into an SVG file; returns how many tasks it shows. Tasks whose default never ran have none.
+
+    Raises ScheduleError E461 for a file that cannot be written.
+    """
     curves = [curve for curve in curves_of(database) if math.isfinite(curve.default)]
-    Path(path).write_text(picture(curves), encoding="utf-8")
+    with using(path):
+        Path(path).write_text(picture(curves), encoding="utf-8")
     return len(curves)
 
 

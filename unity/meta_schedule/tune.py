@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from ..support.errors import ScheduleError
 from .builder import Builder, LocalBuilder
 from .core.tune_context import TuneContext
 from .cost_model.models import CostModel
@@ -95,6 +96,14 @@ def tuned(
 ) -> tuple[Database, list[Row]]:
     """As ``tune_tasks``, with the rows of the table, which is not printed."""
     check_equality(module_equality)
+    for name, number, least in (
+        ("max_trials_global", max_trials_global, 0),
+        ("max_trials_per_task", max_trials_per_task, 0),
+        ("num_trials_per_iter", num_trials_per_iter, 1),
+        ("num_tuning_cores", num_tuning_cores, 1),
+    ):
+        if isinstance(number, int) and number < least:
+            raise ScheduleError("E401", f"{name} is {number}", help=f"a number from {least} on")
     records = database_of(database, work_dir)
     if queue is not None:
         most = max_trials_global // max(1, len(tasks))

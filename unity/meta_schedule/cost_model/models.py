@@ -21,6 +21,7 @@ from ...support.optional import require
 from ...support.schema import Schema, need
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured, TuneContext
+from ..database.json_files import using
 from .feature_extractor import FeatureExtractor, ProgramFeatures
 from .traffic import TrafficModel
 
@@ -113,10 +114,11 @@ class LinearModel(CostModel, names=("linear",)):
         return list(-self.guess(rows))
 
     def save(self, path: str | Path) -> None:
-        """Write what was measured to a file of JSON, for ``load``."""
+        """Write what was measured to a file of JSON, for ``load``. Raises ScheduleError E461 where there can be none."""
         rows = [row.tolist() for row in self.rows]
         data = {"names": list(self.extractor.columns), "rows": rows, "times": self.times, "tasks": self.tasks}
-        Path(path).write_text(json.dumps(data))
+        with using(path):
+            Path(path).write_text(json.dumps(data))
 
     def load(self, path: str | Path) -> None:
         """Learn from a file too. Raises ScheduleError E461 where it is not one that ``save`` wrote."""

@@ -52,7 +52,7 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
         self.path_tuning_record = Path(path_tuning_record or folder / "database_tuning_record.json")
         self._places: dict[str, int] = {}
         for path in (self.path_workload, self.path_tuning_record):
-            with _using(path):
+            with using(path):
                 if not path.exists() and not allow_missing:
                     raise ScheduleError("E461", f"there is no file {path}")
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
 
 def _lines(path: Path) -> list[str]:
     """The lines of a file that may be missing. A last one without an end is cut off: its writer died."""
-    with _using(path):
+    with using(path):
         data = path.read_bytes() if path.exists() else b""
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
@@ -104,7 +104,7 @@ def _lines(path: Path) -> list[str]:
 
 def _append(path: Path, data: object) -> None:
     """Add a line, or nothing where there is no room for it."""
-    with _using(path), open(path, "ab", buffering=0) as file:
+    with using(path), open(path, "ab", buffering=0) as file:
         line, end = json.dumps(data, separators=(",", ":")).encode() + b"\n", file.tell()
         try:
             if file.write(line) < len(line):
@@ -115,7 +115,7 @@ def _append(path: Path, data: object) -> None:
 
 
 @contextmanager
-def _using(path: Path) -> Iterator[None]:
+def using(path: str | Path) -> Iterator[None]:
     """Turn what the system refuses, and bytes that are not text, into a ScheduleError E461."""
     try:
         yield
@@ -123,4 +123,4 @@ def _using(path: Path) -> Iterator[None]:
         raise ScheduleError("E461", f"{path}: {error}", help="give another file") from error
 
 
-__all__ = ["JSONDatabase"]
+__all__ = ["JSONDatabase", "using"]
