@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ...ir.buffer import Buffer
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
-from ...ir.node import ASIDE, Node
-from ...ir.scalar import Add, BufferLoad, IterVar, Max, Min, Mul
+from ...ir.scalar import IterVar
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from ...ir.structural import data_equal, shown, structural_equal
-from ...ir.types import PrimType
+from ...ir.structural import shown, structural_equal
 from ...ir.walk import free_vars
-
-Access = BufferLoad | BufferStore
-_COMMUTATIVE = (Add, Mul, Min, Max)
+from ..schedule.preconditions.matching import Access, ValueMatcher
 
 
 @dataclass(slots=True, frozen=True)
@@ -104,17 +99,7 @@ def pairings(description: Description, block: Block) -> list[Pairing] | str:
 Accesses = dict[Buffer, tuple[Access, Access]]
 
 
-class _Matcher:
-    """Compares values; each method gives the ways to go on from the pairs that are ``known``. ``reason``: the first difference."""
-
-    def __init__(self) -> None:
-        self.reason = ""
-
-    def differs(self, reason: str) -> Iterator[Accesses]:
-        """No way."""
-        self.reason = self.reason or reason
-        return iter(())
-
+class _Matcher(ValueMatcher[Accesses]):
     def access(self, d: Access, t: Access, known: Accesses) -> Iterator[Accesses]:
         """Two accesses."""
         if d.buffer.dtype is not t.buffer.dtype:
@@ -127,36 +112,3 @@ class _Matcher:
         if not same or not structural_equal(own.indices, d.indices):
             return self.differs(f"{d.buffer.name} of the description is {shown(other)} and {shown(t)}")
         return iter([{**known, d.buffer: (own, other)}])
-
-    def value(self, d: Any, t: Any, known: Accesses) -> Iterator[Accesses]:
-        """Two values; operands of commutative operators in either order."""
-        if type(d) is BufferLoad and type(t) is BufferLoad:
-            yield from self.access(d, t, known)
-        elif type(d) is not type(t) or isinstance(d, Var):
-            yield from self.differs(f"the description has {shown(d)} where the program has {shown(t)}")
-        else:
-            orders = [t]
-            if isinstance(t, _COMMUTATIVE):
-                orders.append(type(t)(t.b, t.a, t.ty, t.span))
-            for order in orders:
-                yield from self._items([(getattr(d, n), getattr(order, n)) for n, r in d.plan if r is not ASIDE], known)
-
-    def _items(self, items: list[tuple[Any, Any]], known: Accesses) -> Iterator[Accesses]:
-        if not items:
-            yield known
-            return
-        (x, y), *rest = items
-        for found in self._item(x, y, known):
-            yield from self._items(rest, found)
-
-    def _item(self, x: Any, y: Any, known: Accesses) -> Iterator[Accesses]:
-        if isinstance(x, PrimType) and isinstance(y, PrimType):
-            if x.dtype is not y.dtype:
-                return self.differs(f"the description computes in {x.dtype.name}, the program in {y.dtype.name}")
-        elif isinstance(x, Node) and isinstance(y, Node):
-            return self.value(x, y, known)
-        elif type(x) is tuple and type(y) is tuple and len(x) == len(y):
-            return self._items(list(zip(x, y)), known)
-        elif not data_equal(x, y):
-            return self.differs(f"the description has {shown(x)} where the program has {shown(y)}")
-        return iter([known])

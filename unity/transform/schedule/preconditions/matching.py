@@ -8,15 +8,15 @@ exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ....arith import Analyzer
 from ....ir.buffer import Buffer, Range
 from ....ir.build import add, const, dtype_of, is_int, sub
 from ....ir.expr import IntImm, Var
-from ....ir.node import ASIDE, LEAF, Node, replace as with_fields
+from ....ir.node import ASIDE, Node, replace as with_fields
 from ....ir.scalar import Add, BufferLoad, IterVar, Max, Min, Mul
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ....ir.structural import data_equal, shown
@@ -28,13 +28,76 @@ from ..core.sref import Sref
 _EITHER_ORDER = (Add, Mul, Min, Max)
 
 
-class Mismatch(Exception):
-    """The first difference: what the description has, what the program has, and the program's node."""
+Access = BufferLoad | BufferStore
+Known = TypeVar("Known")
+"""The facts about the description's buffers so far."""
 
-    def __init__(self, reason: str, node: Node | None = None) -> None:
+
+class Mismatch(Exception):
+    """The first difference: what the description has and what the program has."""
+
+    def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.node = node
+
+
+class ValueMatcher(Generic[Known]):
+    """Compares values; each method gives the ways to go on from what is ``known``. ``reason``: the first difference of a way that
+    ended."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+
+    def access(self, d: Access, t: Access, known: Known) -> Iterator[Known]:
+        """Two accesses."""
+        raise NotImplementedError
+
+    def is_bound(self, var: Var, to: Any) -> bool:
+        """True if a variable of the description is this part of the program."""
+        return False
+
+    def differs(self, reason: str) -> Iterator[Known]:
+        """No way."""
+        self.reason = self.reason or reason
+        return iter(())
+
+    def value(self, d: Any, t: Any, known: Known) -> Iterator[Known]:
+        """Two values; operands of commutative operators in either order."""
+        before = self.reason
+        if type(d) is BufferLoad and type(t) is BufferLoad:
+            yield from self.access(d, t, known)
+        elif isinstance(d, Var) and self.is_bound(d, t):
+            yield known
+        elif type(d) is not type(t) or isinstance(d, Var):
+            yield from self.differs(f"the description has {shown(d)} where the program has {shown(t)}")
+        else:
+            for order in (t, with_fields(t, a=t.b, b=t.a)) if isinstance(t, _EITHER_ORDER) else (t,):
+                for found in self._items(_fields(d, order), known):
+                    self.reason = before  # differences on the way to this one do not count
+                    yield found
+
+    def _items(self, items: Sequence[tuple[Any, Any]], known: Known) -> Iterator[Known]:
+        if not items:
+            yield known
+            return
+        for found in self._item(*items[0], known):
+            yield from self._items(items[1:], found)
+
+    def _item(self, x: Any, y: Any, known: Known) -> Iterator[Known]:
+        if isinstance(x, PrimType) and isinstance(y, PrimType):
+            if x.dtype is not y.dtype:
+                return self.differs(f"the description computes in {x.dtype.name}, the program in {y.dtype.name}")
+        elif isinstance(x, Node) and isinstance(y, Node):
+            return self.value(x, y, known)
+        elif type(x) is tuple and type(y) is tuple and len(x) == len(y):
+            return self._items(list(zip(x, y)), known)
+        elif not data_equal(x, y):
+            return self.differs(f"the description has {shown(x)} where the program has {shown(y)}")
+        return iter([known])
+
+
+def _fields(d: Node, t: Node) -> list[tuple[Any, Any]]:
+    return [(getattr(d, name), getattr(t, name)) for name, role in d.plan if role is not ASIDE]
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,15 +127,19 @@ class _WithoutUnits(Rewriter):
         return None
 
 
-class Matcher:
+Matches = dict[Buffer, MatchedBuffer]
+
+
+class Matcher(ValueMatcher[Matches]):
     """Compares statements of a description (left) with those of the program (right)."""
 
     def __init__(self, buffers: Sequence[Buffer], ana: Analyzer) -> None:
+        super().__init__()
         self.formal = set(buffers)
         self.ana = ana
         self.vars: dict[Var, Expr] = {}
         self.zeros: dict[Var, Expr] = {}
-        self.matches: dict[Buffer, MatchedBuffer] = {}
+        self.matches: Matches = {}
         self.allocated: dict[Buffer, Buffer] = {}
 
     def match(self, desc: Stmt, target: Stmt) -> None:
@@ -83,27 +150,36 @@ class Matcher:
 
     def stmt(self, d: Any, t: Any) -> None:
         if type(d) is not type(t):
-            raise Mismatch(f"the description has {_words(d)} where the program has {_words(t)}", t)
+            raise Mismatch(f"the description has {_words(d)} where the program has {_words(t)}")
         if type(d) is For:
             self._loop(d, t)
         elif type(d) is BlockRealize:
             self._block(d, t)
         elif type(d) is SeqStmt:
             if len(d.stmts) != len(t.stmts):
-                raise Mismatch(f"the description has {len(d.stmts)} statements, the program {len(t.stmts)}", t)
+                raise Mismatch(f"the description has {len(d.stmts)} statements, the program {len(t.stmts)}")
             for x, y in zip(d.stmts, t.stmts):
                 self.stmt(x, y)
         elif type(d) is BufferStore:
-            self._access(d, t)
-            self.value(d.value, t.value)
+            self._take(w for k in self.access(d, t, self.matches) for w in self.value(d.value, t.value, k))
         else:
-            self._fields(d, t)
+            for x, y in _fields(d, t):
+                if isinstance(x, Stmt) and isinstance(y, Stmt):
+                    self.stmt(x, y)
+                else:
+                    self._take(self._item(x, y, self.matches))
+
+    def _take(self, ways: Iterator[Matches]) -> None:
+        """Go on with the first of these ways."""
+        found = next(ways, None)
+        if found is None:
+            raise Mismatch(self.reason)
+        self.reason, self.matches = "", found
 
     def _loop(self, d: For, t: For) -> None:
         if not self.ana.can_prove_equal(self.image(d.extent), t.extent):
             raise Mismatch(
-                f"loop {d.loop_var.name} of the description runs {d.extent} times, {t.loop_var.name} {t.extent} times",
-                t,
+                f"loop {d.loop_var.name} of the description runs {d.extent} times, {t.loop_var.name} {t.extent} times"
             )
         if (
             not (is_int(d.min, 0) and is_int(t.min, 0))
@@ -111,10 +187,10 @@ class Matcher:
             or d.step is not None
             or t.step is not None
         ):
-            raise Mismatch(f"loop {t.loop_var.name} does not run from zero in steps of one, or runs over threads", t)
+            raise Mismatch(f"loop {t.loop_var.name} does not run from zero in steps of one, or runs over threads")
         if dtype_of(d.loop_var) is not dtype_of(t.loop_var):
             kinds = dtype_of(d.loop_var).name, dtype_of(t.loop_var).name
-            raise Mismatch(f"loop {t.loop_var.name} is {kinds[1]}, the description's loop {kinds[0]}", t)
+            raise Mismatch(f"loop {t.loop_var.name} is {kinds[1]}, the description's loop {kinds[0]}")
         self.vars[d.loop_var] = t.loop_var
         self.zeros[t.loop_var] = const(0, dtype_of(t.loop_var))
         with self.ana.scope():
@@ -130,22 +206,21 @@ class Matcher:
             ]
             if not found:
                 raise Mismatch(
-                    f"no iterator of block {t.block.name} is {axis.kind} {axis.var.name} = {wanted} as in the description",
-                    t,
+                    f"no iterator of block {t.block.name} is {axis.kind} {axis.var.name} = {wanted} as in the description"
                 )
             left.remove(found[0])
             self.vars[axis.var] = found[0][0].var
             self.ana.bind_iterators([found[0][0]])
             self.zeros[found[0][0].var] = const(0, dtype_of(found[0][0].var))
         if left:
-            raise Mismatch(f"iterator {left[0][0].var.name} of block {t.block.name} is not in the description", t)
+            raise Mismatch(f"iterator {left[0][0].var.name} of block {t.block.name} is not in the description")
         if not is_int(d.predicate, 1) or not is_int(t.predicate, 1):
-            raise Mismatch(f"block {t.block.name} runs under a condition: {t.predicate}", t)
+            raise Mismatch(f"block {t.block.name} runs under a condition: {t.predicate}")
         if (d.block.init is None) != (t.block.init is None):
             have, want = ("no", "has one") if t.block.init is None else ("an", "has none")
-            raise Mismatch(f"block {t.block.name} has {have} initialisation, the description {want}", t)
+            raise Mismatch(f"block {t.block.name} has {have} initialisation, the description {want}")
         if len(d.block.alloc_buffers) != len(t.block.alloc_buffers) or d.block.match_buffers or t.block.match_buffers:
-            raise Mismatch(f"block {t.block.name} declares other buffers than the description", t)
+            raise Mismatch(f"block {t.block.name} declares other buffers than the description")
         for x, y in zip(d.block.alloc_buffers, t.block.alloc_buffers):
             self.allocated[x] = y
         if d.block.init is not None:
@@ -167,98 +242,56 @@ class Matcher:
         """Equal integers."""
         return self.ana.can_prove_equal(a, b)
 
-    def value(self, d: Any, t: Any) -> None:
-        if type(d) is BufferLoad and type(t) is BufferLoad:
-            self._access(d, t)
-            return
-        if isinstance(d, Var):
-            if (
-                not isinstance(t, Expr)
-                or not isinstance(d.ty, PrimType)
-                or self.vars.get(d) is None
-                or not self.same(self.vars[d], t)
-            ):
-                raise Mismatch(f"the description has {d.name} where the program has {shown(t)}", t)
-            return
-        if type(d) is not type(t):
-            raise Mismatch(f"the description has {shown(d)} where the program has {shown(t)}", t)
-        if type(d) in _EITHER_ORDER:
-            kept = dict(self.matches)
-            try:
-                self._fields(d, t)
-            except Mismatch as first:
-                self.matches = kept
-                try:
-                    self._fields(d, with_fields(t, a=t.b, b=t.a))
-                except Mismatch:
-                    raise first from None
-            return
-        self._fields(d, t)
+    def is_bound(self, var: Var, to: Any) -> bool:
+        """True if a loop or an iterator of the description is this expression of the program."""
+        known = self.vars.get(var) if isinstance(var.ty, PrimType) and isinstance(to, Expr) else None
+        return known is not None and self.same(known, to)
 
-    def _fields(self, d: Any, t: Any) -> None:
-        for name, role in d.plan:
-            if role is not ASIDE:
-                x, y = getattr(d, name), getattr(t, name)
-                if role is LEAF and not data_equal(x, y):
-                    raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", t)
-                self._item(x, y, t)
+    def access(self, d: Access, t: Access, known: Matches) -> Iterator[Matches]:
+        """Two accesses."""
+        try:
+            return iter([self._placed(d, t, known)])
+        except Mismatch as difference:
+            return self.differs(difference.reason)
 
-    def _item(self, x: Any, y: Any, at: Node) -> None:
-        if isinstance(x, Stmt) and isinstance(y, Stmt):
-            self.stmt(x, y)
-        elif isinstance(x, PrimType) and isinstance(y, PrimType):
-            if x.dtype is not y.dtype:
-                raise Mismatch(f"the description computes in {x.dtype.name}, the program in {y.dtype.name}", at)
-        elif isinstance(x, Expr) and isinstance(y, Expr):
-            self.value(x, y)
-        elif type(x) is tuple and type(y) is tuple and len(x) == len(y):
-            for p, q in zip(x, y):
-                self._item(p, q, at)
-        elif isinstance(x, Node) or isinstance(y, Node):
-            if type(x) is not type(y):
-                raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", at)
-            if x is not y:
-                self._fields(x, y)
-        elif not data_equal(x, y):
-            raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", at)
-
-    def _access(self, d: BufferLoad | BufferStore, t: BufferLoad | BufferStore) -> None:
+    def _placed(self, d: Access, t: Access, matches: Matches) -> Matches:
+        """The matches and that of an access. Raises Mismatch."""
         formal, actual = d.buffer, t.buffer
         if d.predicate is not None or t.predicate is not None:
-            raise Mismatch(f"the access of {actual.name} is under a mask", t)
+            raise Mismatch(f"the access of {actual.name} is under a mask")
         if formal in self.allocated:
             if self.allocated[formal] is not actual or not all(
                 [self.same(self.image(x), y) for x, y in zip(d.indices, t.indices)]
             ):
-                raise Mismatch(f"the description has {formal.name} where the program has {actual.name}", t)
-            return
+                raise Mismatch(f"the description has {formal.name} where the program has {actual.name}")
+            return matches
         if formal not in self.formal:
-            raise Mismatch(f"{formal.name} is not a buffer of the description", t)
+            raise Mismatch(f"{formal.name} is not a buffer of the description")
         if formal.dtype is not actual.dtype:
             raise Mismatch(
-                f"{actual.name} holds {actual.dtype.name}, {formal.name} of the description {formal.dtype.name}", t
+                f"{actual.name} holds {actual.dtype.name}, {formal.name} of the description {formal.dtype.name}"
             )
         if formal.scope != actual.scope:
             raise Mismatch(
-                f"{actual.name} lies in scope {actual.scope!r}, {formal.name} of the description in {formal.scope!r}", t
+                f"{actual.name} lies in scope {actual.scope!r}, {formal.name} of the description in {formal.scope!r}"
             )
         drop = actual.ndim - formal.ndim
         if drop < 0:
-            raise Mismatch(f"{actual.name} has {actual.ndim} axes, {formal.name} of the description {formal.ndim}", t)
+            raise Mismatch(f"{actual.name} has {actual.ndim} axes, {formal.name} of the description {formal.ndim}")
         moved = [const(0, dtype_of(i)) for i in t.indices[:drop]] + [self.image(i) for i in d.indices]
-        known = self.matches.get(formal)
+        known = matches.get(formal)
         if known is None:
             base = [
                 self.ana.simplify(substitute(sub(y, as_width(x, y)), self.zeros)) for x, y in zip(moved, t.indices)
             ]  # the inner iterators at zero
             known = MatchedBuffer(actual, tuple(base))
         if known.buffer is not actual:
-            raise Mismatch(f"{formal.name} of the description is {known.buffer.name}, here {actual.name}", t)
+            raise Mismatch(f"{formal.name} of the description is {known.buffer.name}, here {actual.name}")
         for axis, (low, x, y) in enumerate(zip(known.base, moved, t.indices)):
             if not self.same(add(low, as_width(x, y)), y):
                 text = f"axis {axis} of {actual.name} is at {y}, where {formal.name} of the description is at {x}"
-                raise Mismatch(text + (f" from {low}" if not is_int(low, 0) else ""), t)
-        self.matches[formal] = known
+                raise Mismatch(text + (f" from {low}" if not is_int(low, 0) else ""))
+        return {**matches, formal: known}
 
 
 def as_width(expr: Expr, like: Expr) -> Expr:
@@ -273,9 +306,7 @@ def _words(stmt: Any) -> str:
     return names.get(type(stmt), type(stmt).__name__)
 
 
-def match_block(
-    desc: Block, buffers: Sequence[Buffer], block: Sref, ana: Analyzer, name: str, at: Sref
-) -> Mapping[Buffer, MatchedBuffer]:
+def match_block(desc: Block, buffers: Sequence[Buffer], block: Sref, ana: Analyzer, name: str, at: Sref) -> Matches:
     """The places of the description's buffers in the program, if the block computes what it says. Refuses E441 with the first
     difference."""
     matcher = Matcher(buffers, ana)
