@@ -26,7 +26,7 @@ from .....ir.walk import collect, substitute, used_vars
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ...base import schedule_of
-from ...common.choices import choose
+from ...common.choices import choose, choose_whether
 from ...nest_building import INT
 from ..common.stages import size_of
 from . import lane_matrices, lane_sums
@@ -150,7 +150,7 @@ def _is_simple(product: Product) -> bool:
 def bind_few_rows(sch: Schedule, product: Product, gpu: GpuMachine, limit: int = 0) -> tuple[Schedule, str] | None:
     """Replace a product by its kernel, and return the schedule of the new program and a description."""
     side = _few_side(product, limit)
-    if side is None or gpu.warp != WARP or not choose(product.stage.block, "few_rows", (0, 1), 1):
+    if side is None or gpu.warp != WARP or not choose_whether(product.stage.block, "few_rows", True):
         return None
     inline_producers(sch, product.stage.rv)
     product = next(p for p in products_of(sch, True) if p.name == product.name)
@@ -202,7 +202,7 @@ def _form(product: Product, side: Side, rows: int, gpu: GpuMachine) -> str:
     if not form or (side.by_steps and side.width < 2 * WORD // element.itemsize):
         return ""
     least = LEAST_ALONG if side.by_steps and element.is_float else LEAST_MATRIX
-    return form if choose(product.stage.block, "matrices", (0, 1), int(rows >= least)) else ""
+    return form if choose_whether(product.stage.block, "matrices", rows >= least) else ""
 
 
 def _side(product: Product, name: str, value: Expr, axes: tuple[IterVar, ...]) -> Side:

@@ -18,7 +18,7 @@ from .....ir.scalar import GE, GT, LE, LT, BufferLoad, IterVar
 from .....ir.types import Expr
 from .....ir.walk import substitute, used_vars
 from ....tir.analysis.loop_nests import slope
-from ...common.choices import choose
+from ...common.choices import choose_whether
 from ...nest_building import INT
 from ..common.stages import is_multiple, size_of
 from .product import Product, extent_of, unravel
@@ -101,7 +101,7 @@ def _view_of(product: Product, side: Side, k_tiles: KTiles) -> View | str:
     image = _image_of(product, side, k_tiles)
     if not isinstance(image, ImageView):
         return made if image is None else image
-    return image if choose(product.stage.block, "im2col", (0, 1), 1) else "is an image"
+    return image if choose_whether(product.stage.block, "im2col", True) else "is an image"
 
 
 def _image_of(product: Product, side: Side, k_tiles: KTiles) -> ImageView | str | None:

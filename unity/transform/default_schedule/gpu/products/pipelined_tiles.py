@@ -18,7 +18,7 @@ from .....ir.types import Expr
 from .....ir.walk import used_vars
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
-from ...common.choices import choose
+from ...common.choices import choose, choose_whether
 from ...nest_building import INT
 from .product import (
     Product,
@@ -95,7 +95,7 @@ def bind_pipelined_tiles(sch: Schedule, product: Product, gpu: GpuMachine) -> tu
     asynchronous copies, or the product is small."""
     if gpu.capability < COPIES or gpu.warp != WARP or min(_sizes(product)[1:]) < LEAST or _item(product) < LEAST_ITEM:
         return None
-    if not choose(product.stage.block, "pipelined", (0, 1), 1):
+    if not choose_whether(product.stage.block, "pipelined", True):
         return None
     inline_producers(sch, product.stage.rv)
     product = next(p for p in products_of(sch) if p.name == product.name)

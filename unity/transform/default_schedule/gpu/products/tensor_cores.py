@@ -18,7 +18,7 @@ from .....ir.types import Expr
 from .....ir.walk import collect
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
-from ...common.choices import choose
+from ...common.choices import choose, choose_whether
 from ..common.stages import size_of
 from .image_views import k_tile_count, views_of
 from .product import Product, count_of, extent_of, inline_producers, products_of, replace_product, stored
@@ -69,7 +69,7 @@ def bind_tensor_cores(sch: Schedule, product: Product, gpu: GpuMachine) -> tuple
     form = _form(product)
     if gpu.capability < 80 or gpu.warp != WARP or form is None or (form.operand == "tf32" and not gpu.tf32):
         return None
-    if not choose(product.stage.block, "tensor_cores", (0, 1), 1):
+    if not choose_whether(product.stage.block, "tensor_cores", True):
         return None
     inline_producers(sch, product.stage.rv)
     product = in_operand_order(next(p for p in products_of(sch) if p.name == product.name))
@@ -137,7 +137,7 @@ def _group_tile(product: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes,
     keeps_up = all([side.copied_bytes >= LEAST_COPY for side in sides])
     waits = tiles_of(choice, pieces, sizes) > gpu.processors
     persistent = replace_sizes(tile, blocks=gpu.processors)
-    if not isinstance(views, str) and choose(block, "in_turn", (0, 1), int(waits and persistent.has_room(True))):
+    if not isinstance(views, str) and choose_whether(block, "in_turn", waits and persistent.has_room(True)):
         tile = persistent
     return replace_sizes(tile, stages=stages) if keeps_up and stages > 1 else None
 
