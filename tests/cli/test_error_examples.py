@@ -179,7 +179,7 @@ EXAMPLES: dict[str, tuple[str, str | None]] = {
     "E425": ("sch, block, (i, j) = scheduled()\n$", 'sch.bind(i, "blockIdx.x"); sch.bind(j, "threadIdx.x")'),
     "E444": ("sch, block, (i, j) = scheduled()\nsch.transform_layout(block, ('read', 0), $)", "lambda i, j: (j, i)"),
     "E501": (PIPELINE + "$", 'Pipeline.parse("unroll_loop{max_copies=4}")'),
-    "E532": ("unity.compile(prim(it + '\\n    B[i] = A[i]'))", 'for i in T.serial(n, annotations={"software_prefetch": 1}):'),
+    "E532": ("unity.compile(prim(it + '\\n    B[i] = A[i]'))", 'for i in T.serial(n, annotations={"software_prefetch_panel": 1}):'),
     "E553": ("from unity.transform.dpl import PatternContext, is_op, wildcard\n$", 'with PatternContext() as ctx:\n    is_op("R.matmul")(wildcard(), wildcard()) >> is_op("R.add")(wildcard(), wildcard())'),
     "E556": (PIPELINE + "mod = graph('R.exp(x)')\n$", "Pipeline.parse(\"topological_sort{order='depth_first'}\")(mod)"),
     "E557": ("from unity.transform import bind_params\nmod, array = graph('R.exp(x)'), np.ones(2, 'float32')\n$", 'bind_params.with_options(params={"x": array})(mod)'),

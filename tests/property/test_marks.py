@@ -27,7 +27,7 @@ from unity.transform.tir.vectors.configure_tiles import TILE_REGISTERS
 
 KEYS = [
     MIN_BLOCKS_PER_SM, OWN_BARRIERS, KEY, PART, SCHEDULE, BACKWARDS, PARALLEL_CHUNK, DOUBLE_BUFFER, REDUCTION, EXPLICIT, PRAGMA,
-    ASYNC_SCOPE, TILE_REGISTERS, "thread_extent", "virtual_thread", "reduce_scope", "software_prefetch", "software_prefetch_panel",
+    ASYNC_SCOPE, TILE_REGISTERS, "thread_extent", "virtual_thread", "reduce_scope", "software_prefetch_panel",
     "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages", "layout_free_placeholders",
     "buffer_dim_align", "pragma_loop_partition_hint", "tir.is_scheduled", "op_pattern", "calling_conv", "target",
 ]  # fmt: skip

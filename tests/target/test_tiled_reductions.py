@@ -137,7 +137,7 @@ def main(A: T.Buffer((6, 40000), "int32"), C: T.Buffer((6,), "int32"), D: T.Buff
             with T.block("own"):
                 vi = T.axis.spatial(6, i)
                 L = T.alloc_buffer((40000,), "int32")
-                for k in T.serial(40000, annotations={"software_prefetch": 64}):
+                for k in range(40000):
                     L[k] = A[vi, k] + vi
                 C[vi] = L[0] + L[39999]
         for i in range(6):

@@ -19,7 +19,7 @@ from unity.target.cpu.caches import second_level_of
 from unity.transform.default_schedule import Packing, schedule_default
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.infra.backend import Machine, machine_in_use
-from unity.transform.tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFETCH_PANEL
+from unity.transform.tir.buffers.inject_prefetch import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFETCH_PANEL
 from unity.transform.tir.pipeline import lower_prim_funcs
 
 SMALL = Machine(16, 16)

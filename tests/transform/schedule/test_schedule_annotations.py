@@ -26,7 +26,7 @@ NAMES = [
     *[n for n in HOSTILE if n in ("chain", "stencil", "twoout", "reducers", "pooled", "rows", "where", "noinit")],
 ]
 LOOP_NOTES = {
-    "software_prefetch": (0, 1, 3), "software_prefetch_panel": (1, 2), "software_prefetch_once": (0, 1), "unroll": (1, 2, 4), "vectorize": (1,),
+    "software_prefetch_panel": (1, 2), "software_prefetch_once": (0, 1), "unroll": (1, 2, 4), "vectorize": (1,),
     "pragma_auto_unroll_max_step": (4, 64), "pragma_unroll_explicit": (0, 1), "pragma_loop_partition_hint": (1,),
     "software_pipeline_stage": ([0, 0, 1],), "software_pipeline_order": ([0, 1, 2],), "pragma_vectorize": (1,), "warp_execution": (1,),
 }  # fmt: skip

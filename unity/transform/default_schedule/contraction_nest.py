@@ -19,7 +19,7 @@ from ..auto_tensorize.dots import Dot
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
-from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFETCH_PANEL
+from ..tir.buffers.inject_prefetch import SOFTWARE_PREFETCH_ONCE, SOFTWARE_PREFETCH_PANEL
 from ..tir.loops.loop_partition import HINT
 from .base import split_and_vectorize
 from .common.choices import choose, choose_whether

@@ -21,7 +21,7 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....op.common.loop_nests import read, serial_loop
 from ...tir.analysis.parallel_cost import SHARED_WORK
-from ...tir.buffers.prefetch_panels import prefetch_of
+from ...tir.buffers.inject_prefetch import prefetch_of
 
 LANES = 16
 MOST_ROWS = 4
