@@ -12,9 +12,11 @@ import pytest
 
 import unity
 from unity.cli.main import FAILED, FINE, USAGE, build_parser, main
+from unity.ffi.targets.target import default_target
 from unity.meta_schedule.database.sqlite_file import SQLiteFile
 from unity.script import parse
 from unity.support.errors import OptionError
+from unity.support.options import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,7 +69,7 @@ def test_print_tvm_dialect_and_color(file: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_print_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(GOOD))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
     assert main(["print", "-"]) == FINE
     assert capsys.readouterr().out == GOOD
 
@@ -134,6 +136,47 @@ def test_what_cannot_be_a_folder(option: str, tmp_path: Path, monkeypatch: pytes
             monkeypatch.setenv(option, place)
             unity.compile(parse(GOOD))
     assert caught.value.code == "E001"
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPTIONS.items() if row.kind is int])
+@pytest.mark.parametrize("text", ["-3", "many"])
+def test_a_bad_number_is_told_by_builds_of_the_cache_too(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNITY_CACHE", str(tmp_path))
+    unity.compile(parse(GOOD))
+    monkeypatch.setenv(name, text)
+    with pytest.raises(OptionError, match=name) as caught:
+        unity.compile(parse(GOOD))
+    assert caught.value.code == "E001"
+
+
+@pytest.mark.parametrize("option", ["mcpu", "mattr", "num-cores"])
+def test_an_option_of_a_target_without_its_value(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNITY_TARGET", f"llvm -{option}")
+    with pytest.raises(OptionError, match=option) as caught:
+        default_target()
+    assert caught.value.code == "E001"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["print", "-"], ["print", "FILE"], ["check", "-"], ["cache", "zz"], ["tune", "--work-off", "/no/such/queue"],
+        ["tune", "GOOD", "--op", "nosuch", "--work-dir", "DIR"],
+    ],
+)  # fmt: skip
+def test_what_a_command_cannot_use(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing to work on is an error in words, never a silent success."""
+    bytes_ = b"\xff\xfe\x00"
+    (tmp_path / "bad.py").write_bytes(bytes_)
+    (tmp_path / "good.py").write_text(GOOD)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bytes_)))
+    given = {"FILE": "bad.py", "GOOD": "good.py", "DIR": "tuning"}
+    assert main([str(tmp_path / given[a]) if a in given else a for a in arguments]) == USAGE
+    assert "E004" in capsys.readouterr().err
 
 
 def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ def test_the_threads_of_a_process_are_the_cores_it_may_use():
     assert done.stdout == "1\n"
 
 
-@pytest.mark.parametrize("value, code", [("0", ""), ("-5", "E731"), ("257", "E731"), ("two", "E001")])
+@pytest.mark.parametrize("value, code", [("0", ""), ("-5", "E001"), ("257", "E731"), ("two", "E001")])
 def test_threads_by_option(monkeypatch, value, code):
     program = "import unity\ntry: print(unity.num_threads() > 0)\nexcept unity.UnityError as error: print(error.code)"
     done = subprocess.run(

@@ -169,6 +169,8 @@ def run_tune(options: argparse.Namespace) -> int:
     if (options.file is None) == (options.work_off is None):
         raise OptionError("E004", "tune takes a script or --work-off QUEUE, one of them")
     if options.work_off is not None:
+        if not Path(options.work_off).is_file():
+            raise OptionError("E004", f"cannot read {options.work_off}: there is no such file")
         load("options").work_off(options.work_off, options.work_dir, seed=options.seed)
         return FINE
     found = read_script(options.file)
@@ -252,6 +254,10 @@ def run_cache(options: argparse.Namespace) -> int:
         for stage, found in sorted(sizes.items()):
             print(f"{stage:12}{len(found):8} entries {sum(found) / 2**20:10.2f} MB")
         return FINE
+    stages = {entry.stage for entry in store.entries()}
+    if options.stage not in stages:
+        listed = f"stages: {', '.join(sorted(stages)) or 'none'}"
+        raise OptionError("E004", f"the cache has no entries of the stage {options.stage!r}", help=listed)
     entries = store.entries(options.stage)
     for place, entry in enumerate(entries):
         print(f"{time.strftime('%F %T', time.localtime(entry.used))}  {differs(entry.parts, entries[place + 1 :])}")
@@ -275,13 +281,12 @@ def shown_name(file: str) -> str:
 def read_text(file: str) -> str:
     """Text of a file or of standard input. Raises OptionError E004."""
     try:
-        return (
-            sys.stdin.read() if file == "-" else Path(file).read_bytes().decode("utf-8")
-        )  # line ends stay as they are
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode("utf-8")  # line ends stay as they are
     except OSError as error:
         raise OptionError("E004", f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise OptionError("E004", f"{file} is not UTF-8 text") from None
+        raise OptionError("E004", f"{shown_name(file)} is not UTF-8 text") from None
 
 
 def read_script(file: str) -> Any:

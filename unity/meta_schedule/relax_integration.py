@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from ..ffi.targets.target import Target, target as make_target
 from ..ir.module import IRModule
+from ..support.errors import OptionError
 from ..transform.relax.params.bind_params import bind_params
 from ..vm.build import build
 from ..vm.executable.executable import Executable
@@ -71,9 +72,13 @@ def tune_relax(
 
     ``op_names``: only programs whose names have one of these texts. ``sizes``: of the symbols of ``main``, by name, at which
     programs are timed; what is kept is for all sizes. Others: as in ``tune_tir``. The table, with the programs that are not tuned,
-    goes to standard error.
+    goes to standard error. Raises OptionError E004 where no program has such a text.
     """
     found = extracted(with_params(mod, params), target, op_names, sizes)
+    names = [*[task.task_name for task in found.tasks], *found.others]
+    for text in [] if op_names is None else op_names:
+        if not any([text in name for name in names]):
+            raise OptionError("E004", f"no program has {text!r} in its name", help=f"programs: {', '.join(names)}")
     tasks, weights = extracted_tasks_to_tune_contexts(found.tasks, work_dir, space, strategy, options.get("seed", -1))
     records, rows = tuned(tasks, weights, work_dir, max_trials_global, max_trials_per_task, **options)
     show(rows, found.others)

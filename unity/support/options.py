@@ -112,10 +112,19 @@ def option(name: str) -> object:
         return text not in ("0", "false", "no", "off")
     if entry.kind is int:
         try:
-            return int(text)
+            number = int(text)
         except ValueError:
-            raise OptionError("E001", f"{name} must be an integer, got {text!r}", help=entry.doc) from None
+            number = -1
+        if number < 0:
+            raise OptionError("E001", f"{name} must be an integer of at least 0, got {text!r}", help=entry.doc)
+        return number
     return text
+
+
+def check_options() -> None:
+    """Raise OptionError E001 for an option whose text does not fit, whoever asks for it."""
+    for name in OPTIONS:
+        option(name)
 
 
 def made_folder(path: str | Path) -> Path:

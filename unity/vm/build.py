@@ -21,6 +21,7 @@ from ..ir.module import IRModule
 from ..ir.walk import collect, rewrite, walked_statement
 from ..script import parse
 from ..support.gc_pause import young_collection
+from ..support.options import check_options
 from ..support.progress import Progress
 from ..support.recursion import deep_recursion
 from ..target import shipped as _shipped  # noqa: F401 - the targets and tensor intrinsics of this package
@@ -53,8 +54,9 @@ def build(
     ``mod``, ``target``, ``pipeline``, ``tir_pipeline``: as in ``unity.compile``; ``pipeline`` may also be a function, a list of
     passes, or a pipeline's text. ``exec_mode``: "native" also compiles the driver, so that loading a saved file compiles nothing;
     an executable of either mode runs in both. ``discard_parameters``: as in ``unity.compile``; a function is called with each
-    constant before it is freed. Raises VerifyError, PassError, CodegenError, VMError E62x.
+    constant before it is freed. Raises VerifyError, PassError, CodegenError, VMError E62x, OptionError E001.
     """
+    check_options()
     config = configure(target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
     with Progress("compiling"), config.target, young_collection():
         source = verified(mod, config)

@@ -103,7 +103,7 @@ def helper_engine() -> Engine:
     check_layouts()
     engine = Engine({"unity_runtime": ctypes.addressof(TABLE)}).add_ir(helper_ir(), OPTIONS)
     set_memory_handler(*[engine.address(f"unity_handler_{part}") for part in ("malloc", "calloc", "realloc", "free")])
-    ctypes.c_uint64.from_address(engine.address("unity_memory_limit")).value = max(0, int_option("UNITY_RECYCLE_BYTES"))
+    ctypes.c_uint64.from_address(engine.address("unity_memory_limit")).value = int_option("UNITY_RECYCLE_BYTES")
     immortal(engine)
     return engine
 

@@ -72,6 +72,8 @@ def _helped(word: str, known: list[str], listed: str) -> str:
 
 def _value(name: str, value: Any, ty: type) -> Any:
     """The value of an option. Raises CodegenError E531 for one of another type."""
+    if value == "" and ty is not bool:
+        raise CodegenError("E531", f"target option {name} has no value", help=f"-{name}={'4' if ty is int else 'NAME'}")
     if ty is str:
         return value if isinstance(value, str) else ",".join(value) if isinstance(value, (list, tuple)) else str(value)
     if isinstance(value, ty):

@@ -2,7 +2,8 @@
 
 Layouts as in conv.py; the weight is IOHW (input channels first). Every output gathers what reaches it, so outputs are
 independent of each other. With stride s it is s convolutions of stride one along each axis, whose results interleave. Each has the
-taps that reach it and no others, so an infinite or NaN element spoils what it reaches.
+taps that reach it and no others, so an infinite or NaN element of the data spoils what it reaches; one of the weight also the
+places at the borders where it is multiplied by padding, as in an ordinary convolution.
 """
 
 from __future__ import annotations
