@@ -1,5 +1,5 @@
 """Grades: how a step's correctness is known. A step whose conditions were all proved is ``proved``; one that rests on
-an assumption is tested in the reference interpreter and ``tested(seed)``, or refused when the test fails or would take
+an assumption is tested in the reference interpreter and ``tested``, or refused when the test fails or would take
 too long.
 
 Not here: the proofs. A primitive that cannot prove a condition calls ``state.assumptions.append("what is assumed")``.
@@ -37,8 +37,8 @@ RUNS = ((3, 8), (5, 2), (8, 8))
 """Free sizes of the runs, and below what integers lie: few of them, and many cells hold the same one."""
 
 
-def check(state: ScheduleState, assumptions: list[str]) -> int:
-    """Run the functions the step changed, before and after, on random arguments; the seed. Refuses E404 on a
+def check(state: ScheduleState, assumptions: list[str]) -> None:
+    """Run the functions the step changed, before and after, on random arguments. Refuses E404 on a
     difference, or when the step rests on assumptions and the program is too large to run."""
     said = "; ".join(assumptions)
     for name, root in state.roots.items():
@@ -78,7 +78,6 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
             refuse("E404", f"it is not proved that {said}, and the program did not run on random arguments",
                    "tested equal", root,
                    "constant extents and factors that divide, for which the step can be proved")  # fmt: skip
-    return 0
 
 
 def compare(first: list[np.ndarray], second: list[np.ndarray] | str, seed: int) -> str | None:

@@ -34,7 +34,7 @@ sample anew)."""
 @dataclass(slots=True, frozen=True, eq=False)
 class Instruction:
     """One step: primitive, arguments by name, results. ``grade`` says how its correctness is known: "proved",
-    "tested(seed)", "unsafe", or "" for steps that change nothing."""
+    "tested", "unsafe", or "" for steps that change nothing."""
 
     row: Row
     args: dict[str, Any]
