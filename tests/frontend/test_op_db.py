@@ -25,7 +25,7 @@ FAST = """
 add div remainder pow where lerp atan2 xlogy round
 sum argmax var amax cumsum median linalg.vector_norm
 matmul einsum softmax nn.functional.layer_norm nn.functional.scaled_dot_product_attention nn.functional.embedding_bag
-nn.functional.cross_entropy nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.max_pool2d
+nn.functional.cross_entropy nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.avg_pool2d
 nn.functional.interpolate nn.functional.grid_sample nn.functional.pad
 reshape cat roll repeat_interleave as_strided gather scatter_reduce index_put sort topk searchsorted unique
 """
@@ -78,7 +78,9 @@ IN_TORCH = {
     "logspace.tensor_overload": "logspace.Scalar_Tensor logspace.Tensor_Scalar logspace.Tensor_Tensor",
     "lu": "linalg_lu_factor_ex.default",
     "matrix_exp": "linalg_matrix_exp.default",
-    "max_pool2d_with_indices_backward": "max_pool2d_with_indices_backward.default",
+    "max_pool2d_with_indices_backward": "max_pool2d_with_indices.default max_pool2d_with_indices_backward.default",
+    **{f"nn.functional.max_pool{rank}d": f"max_pool{rank}d_with_indices.default" for rank in (1, 2, 3)},  # with places
+    **{f"nn.functional.adaptive_max_pool{rank}d": f"adaptive_max_pool{rank}d.default" for rank in (1, 2, 3)},
     "mvlgamma.mvlgamma_p_1": "lgamma.default",
     "mvlgamma.mvlgamma_p_3": "lgamma.default",
     "mvlgamma.mvlgamma_p_5": "lgamma.default",
