@@ -74,6 +74,16 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert main(["tune", str(script), "--trials", "0"]) == 2
 
 
+def test_an_interrupt_of_a_command_is_a_word(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    def interrupt(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    (tmp_path / "model.py").write_text(TEXT)
+    monkeypatch.setattr("unity.cli.main.read_script", interrupt)
+    assert main(["tune", str(tmp_path / "model.py"), "--trials", "2", "--work-dir", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def test_the_command_killed_at_any_moment_goes_on(tmp_path: Path) -> None:
     """Real builds and runs: what was measured stays, is counted, and does not come again."""
     script, folder, rng = tmp_path / "model.py", tmp_path / "records", random.Random(0)

@@ -28,7 +28,7 @@ from ..transform.all_passes import PASSES
 from ..transform.infra.passes import Pipeline
 from ..version import VERSION
 
-FINE, FAILED, USAGE = 0, 1, 2
+FINE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
         return FAILED
     except BrokenPipeError:
         return FINE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def build_parser() -> argparse.ArgumentParser:
