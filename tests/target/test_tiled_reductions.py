@@ -124,7 +124,7 @@ def main(X: T.Buffer((3, {width}), "int32"), W: T.Buffer((4, 3, 3), "int32"), Y:
 
 
 def test_ahead_of_time() -> None:
-    """Prefetches, double buffers and a thread's own large memory, compiled."""
+    """A fetch ahead, double buffers and a thread's own large memory, compiled."""
     text = """
 @T.prim_func
 def main(A: T.Buffer((6, 40000), "int32"), C: T.Buffer((6,), "int32"), D: T.Buffer((6, 8), "int32")):
@@ -137,6 +137,7 @@ def main(A: T.Buffer((6, 40000), "int32"), C: T.Buffer((6,), "int32"), D: T.Buff
             with T.block("own"):
                 vi = T.axis.spatial(6, i)
                 L = T.alloc_buffer((40000,), "int32")
+                T.evaluate(T.prefetch(T.address_of(A[vi, 0]), 0, 3, 1))
                 for k in range(40000):
                     L[k] = A[vi, k] + vi
                 C[vi] = L[0] + L[39999]
