@@ -11,6 +11,10 @@ from unity.ir.build import add, gt, mul, sub
 from unity.ir.relation import tensor_type as tt
 from unity.ir.types import ShapeType
 from unity.support.errors import VMError
+from unity.vm.builtins.builtins import BUILTINS
+from unity.vm.executable.bytecode import OPERATIONS
+from unity.vm.interpreter import interpret
+from unity.vm.native import body
 from unity.vm.virtual_machine import VirtualMachine
 
 MODES = ["bytecode", "native"]
@@ -383,3 +387,8 @@ def test_names_of_an_executable_and_its_machine():
         names = list(held)
         assert "main" in names and all(name in held for name in names)
         assert "other" not in held and 0 not in held
+
+
+def test_every_operation_has_one_meaning() -> None:
+    assert sorted([*BUILTINS, *interpret._SPECIAL]) == sorted(OPERATIONS)
+    assert set(body._NATIVE) <= set(OPERATIONS)

@@ -259,13 +259,6 @@ def builtins_on(device: Device) -> dict[str, Callable[..., Any]]:
     }
 
 
-CHECKS = (
-    "check_tensor", "check_writable", "check_shape", "check_scalar", "check_tuple", "check_function", "match_shape", "check_equal",
-    "check_bounds", "bind_scalar", "set_slot", "kill", "closure", "invoke",
-)  # fmt: skip
-"""Names the executors handle themselves."""
-
-
 register_func(
     "vm.builtin.reshape", lambda tensor, shape: view(tensor, 0, tensor.dtype, *shape), override=True, on_device=True
 )

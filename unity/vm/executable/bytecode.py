@@ -143,6 +143,28 @@ class RegType:
     dims: tuple[Dim, ...] = ()
 
 
+OPERATIONS: dict[str, tuple[str, str]] = {
+    "alloc_storage": ("size", "storage"), "new_tensor": ("dtype *size", "tensor"), "new_tensor_of": ("dtype value", "object"),
+    "tensor_in": ("value size dtype *size", "tensor"), "tensor_in_of": ("value size dtype value", "object"),
+    "view": ("value size dtype *size", "tensor"), "view_of": ("value size dtype value", "object"),
+    "move": ("value", "same"), "tuple": ("*value", "object"), "shape": ("*size", "object"), "get_item": ("value index", "object"),
+    "arith": ("arithmetic value value", "object"), "cast": ("dtype value", "object"), "address": ("value", "object"),
+    "float_bits": ("dtype value", "object"), "float_of_bits": ("dtype value", "object"), "shape_of": ("value", "object"),
+    "tensor_to_shape": ("value", "object"), "shape_to_tensor": ("value", "object"), "size": ("value", "object"),
+    "inspect": ("field value *value", "object"), "print": ("*value", "object"), "assert_op": ("value *value", "object"),
+    "null_value": ("", "object"), "vm_context": ("", "object"),
+    "nonzero": ("value", "object"), "unique": ("*value", "object"),
+    "dynamic_strided_slice": ("value value value value", "object"),
+    "check_tensor": ("looked context any_dtype rank", ""), "check_writable": ("looked context", ""),
+    "check_shape": ("looked context rank", ""), "check_scalar": ("looked context dtype", ""),
+    "check_tuple": ("looked context index", ""), "check_function": ("looked context", ""),
+    "match_shape": ("looked context *axis", ""), "check_equal": ("context size size", ""),
+    "check_bounds": ("context size bound bound", ""), "bind_scalar": ("looked bind", ""), "set_slot": ("bind size", ""),
+    "kill": ("register", ""), "closure": ("value *value", "object"), "invoke": ("value *value", "object"),
+}  # fmt: skip
+"""The operations of the VM (functions of kind ``builtin``): the arguments of each (``*``: any number of the last kind) and the kind
+of register its result goes to. One that looks at a register (``looked``) is a check, which the prologue may hold; native code that
+has no code for a check of its own repeats it in Python."""
 OBJECT_REG = RegType("object")
 STORAGE_REG = RegType("storage")
 

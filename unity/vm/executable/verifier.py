@@ -16,37 +16,17 @@ from ...ffi.abi import BufferParam, Dim, KernelSignature, map_symbols, product, 
 from ...ffi.dtype import DataType
 from ...ffi.native.runtime_table import DTYPE_INDEX
 from ...support.schema import Misfit, need
-from ..builtins.builtins import ARITHMETIC, BUILTINS, CHECKS, INSPECTED
+from ..builtins.builtins import ARITHMETIC, INSPECTED
 from . import bytecode as bc
 
-OPERATIONS: dict[str, tuple[str, str]] = {
-    "alloc_storage": ("size", "storage"), "new_tensor": ("dtype *size", "tensor"), "new_tensor_of": ("dtype value", "object"),
-    "tensor_in": ("value size dtype *size", "tensor"), "tensor_in_of": ("value size dtype value", "object"),
-    "view": ("value size dtype *size", "tensor"), "view_of": ("value size dtype value", "object"),
-    "move": ("value", "same"), "tuple": ("*value", "object"), "shape": ("*size", "object"), "get_item": ("value index", "object"),
-    "arith": ("arithmetic value value", "object"), "cast": ("dtype value", "object"), "address": ("value", "object"),
-    "float_bits": ("dtype value", "object"), "float_of_bits": ("dtype value", "object"), "shape_of": ("value", "object"),
-    "tensor_to_shape": ("value", "object"), "shape_to_tensor": ("value", "object"), "size": ("value", "object"),
-    "inspect": ("field value *value", "object"), "print": ("*value", "object"), "assert_op": ("value *value", "object"),
-    "null_value": ("", "object"), "vm_context": ("", "object"),
-    "nonzero": ("value", "object"), "unique": ("*value", "object"),
-    "dynamic_strided_slice": ("value value value value", "object"),
-    "check_tensor": ("looked context any_dtype rank", ""), "check_writable": ("looked context", ""),
-    "check_shape": ("looked context rank", ""), "check_scalar": ("looked context dtype", ""),
-    "check_tuple": ("looked context index", ""), "check_function": ("looked context", ""),
-    "match_shape": ("looked context *axis", ""), "check_equal": ("context size size", ""),
-    "check_bounds": ("context size bound bound", ""), "bind_scalar": ("looked bind", ""), "set_slot": ("bind size", ""),
-    "kill": ("register", ""), "closure": ("value *value", "object"), "invoke": ("value *value", "object"),
-}  # fmt: skip
-"""Of each operation: its arguments (``*``: any number of the last kind) and the kind of register its result goes to."""
-_PROLOGUE = frozenset([*CHECKS[:10], "get_item"])
+_PROLOGUE = frozenset(["get_item", *[name for name, (kinds, _) in bc.OPERATIONS.items() if kinds.startswith("looked")]])
 
 
 def verify_program(program: bc.Program) -> None:
     """Raise Misfit where a program is not what the executors rely on."""
     for name, signature in program.kernels.items():
         _signature(name, signature)
-    names = {"vm": set(program.functions), "kernel": set(program.kernels), "builtin": set(OPERATIONS)}
+    names = {"vm": set(program.functions), "kernel": set(program.kernels), "builtin": set(bc.OPERATIONS)}
     for entry in program.table:
         known = names.get(entry.kind)
         need(known is None or entry.name in known, f"there is no {entry.kind} {entry.name!r}")
@@ -263,7 +243,7 @@ class _Function:
             self.dim(d, state)
 
     def argument(self, kind: str, arg: bc.Arg, state: _State) -> None:
-        """An argument of one of the kinds of ``OPERATIONS``."""
+        """An argument of one of the kinds of ``bytecode.OPERATIONS``."""
         if kind in ("value", "register"):
             (self.value if kind == "value" else self.register)(arg, state)
         elif kind == "looked":
@@ -291,7 +271,7 @@ class _Function:
         entry, args, dst = self.program.table[instruction.function], instruction.args, instruction.dst
         result = "object"
         if entry.kind == "builtin":
-            kinds, result = OPERATIONS[entry.name]
+            kinds, result = bc.OPERATIONS[entry.name]
             wanted = kinds.split()
             if wanted and wanted[-1].startswith("*"):
                 many = wanted.pop()[1:]
@@ -468,4 +448,3 @@ _LITERALS: dict[str, Callable[[object, bc.Program], bool]] = {
     "field": lambda value, _: value in INSPECTED,
     "axis": lambda value, _: value is None,
 }
-assert set(OPERATIONS) == {*BUILTINS, *CHECKS}

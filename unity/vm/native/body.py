@@ -34,7 +34,6 @@ from .values import (
 
 RELEASE_BYTES = 512 << 10
 """A kernel whose tensors have this many bytes or more runs without the GIL (never one that calls back into Python)."""
-_RECHECKED = ("check_scalar", "check_tuple", "check_function", "check_writable")
 
 
 def instructions(w: FunctionWriter) -> None:
@@ -111,7 +110,7 @@ def call(w: FunctionWriter, instruction: bc.Call) -> None:
         native = _NATIVE.get(entry.name)
         if native is not None:
             native(w, instruction)
-        elif entry.name in _RECHECKED:
+        elif bc.OPERATIONS[entry.name][0].startswith("looked"):
             recheck(w, instruction, instruction.args[0])
         else:
             builtin(w, entry.name, instruction)
