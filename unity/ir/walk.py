@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from .expr import Binding, BindingBlock, IntImm, MatchCast, ShapeExpr, Var, VarBinding
+from .expr import Binding, BindingBlock, IntImm, MatchCast, Var, VarBinding
 from .function import Function, PrimFunc
 from .module import IRModule
 from .node import BINDING, DEF, OWN, Node
@@ -360,10 +360,7 @@ class _FreeVars:
                 self.bound.update(bound_symbols(value))
                 self.define(value)
             elif role is OWN:
-                for buffer in value if type(value) is tuple else (value,):
-                    self.bound |= {buffer, buffer.data}
-                    for child in children(buffer):
-                        self.visit(child)
+                self.define(value)
         for name, role in node.walked:
             if role not in BINDING:
                 self.value(getattr(node, name))
@@ -379,19 +376,16 @@ class _FreeVars:
                 self.value(item)
 
     def define(self, value: Any) -> None:
+        """Bind the variables and buffers of a binding field, whose symbols are bound already; visit what stands in it beside."""
         if isinstance(value, Var):
             self.bound.add(value)
-            self.define_type(value.ty)
+            self.visit(value.ty)
         elif type(value) is Buffer:
-            self.bound.add(value)
-            self.bound.add(value.data)
+            self.bound |= {value, value.data}
             for child in children(value):
-                if isinstance(child, Var):
-                    self.bound.add(child)
-                else:
-                    self.visit(child)
+                self.visit(child)
         elif isinstance(value, Node):
-            self.define_type(value)
+            self.visit(value)
         elif type(value) is tuple:
             for item in value:
                 self.define(item)
@@ -399,17 +393,3 @@ class _FreeVars:
             for key, item in value.items():
                 self.define(key)
                 self.define(item)
-
-    def define_type(self, node: Any) -> None:
-        """Bare variables in a binding type are bound, other expressions visited."""
-        plain: list[Node] = []
-        for child in children(node):
-            if isinstance(child, Var):
-                self.bound.add(child)
-            else:
-                plain.append(child)
-        for child in plain:
-            if isinstance(child, Expr) and type(child) is not ShapeExpr:
-                self.visit(child)
-            else:
-                self.define_type(child)
