@@ -21,17 +21,15 @@ from ...support.errors import TypeRuleError
 from ...te.kernel_table import KernelTable
 from .. import core as _core  # noqa: F401 - the row of R.call_dps
 from ..common.table import R, to_expr
+from .call_inputs import KernelInputs, kernel_call
 
 
-class _Inputs:
+class _Inputs(KernelInputs):
     """Arguments of a TE function: placeholders and scalars, with the graph values passed for them."""
 
     def __init__(self, bb: BlockBuilder) -> None:
+        super().__init__()
         self.bb = bb
-        self.params: list[Any] = []
-        self.values: list[Expr] = []
-        self.tensors: dict[Expr, te.Tensor] = {}
-        self.scalars: dict[Expr, te.Value] = {}
 
     def convert(self, arg: Any) -> Any:
         """The value that the TE function receives for an argument."""
@@ -44,9 +42,12 @@ class _Inputs:
         if not isinstance(arg, Expr):
             return arg
         value = self.bb.as_argument(arg)
-        ty = value.ty
+        ty, name = value.ty, _letter(len(self.given))
         if isinstance(ty, TensorType):
-            return self.tensor(value, ty)
+            shape = dims(ty)
+            if shape is None or ty.dtype is None:
+                raise _unknown(ty)
+            return self.tensor(value, shape, ty.dtype, name)
         if type(value) is Tuple:
             return [self.convert(f) for f in value.fields]
         if isinstance(ty, TupleType):
@@ -57,31 +58,9 @@ class _Inputs:
                 raise _unknown(ty)
             return [te.Value(d) for d in known]
         if isinstance(ty, PrimType):
-            return self.scalar(value, ty)
+            literal = isinstance(value, (IntImm, FloatImm)) or ty.dtype.name == "int64"
+            return te.Value(value) if literal else self.scalar(value, ty, name.lower())
         return value
-
-    def tensor(self, value: Expr, ty: TensorType) -> te.Tensor:
-        """The placeholder of a tensor; one value has one."""
-        if value not in self.tensors:
-            shape = dims(ty)
-            if shape is None or ty.dtype is None:
-                raise _unknown(ty)
-            result = te.placeholder(shape, ty.dtype, _letter(len(self.params)))
-            self.tensors[value] = result
-            self.params.append(result)
-            self.values.append(value)
-        return self.tensors[value]
-
-    def scalar(self, value: Expr, ty: PrimType) -> te.Value:
-        """A literal or an expression of symbols as it is; another scalar becomes a parameter."""
-        if isinstance(value, (IntImm, FloatImm)) or ty.dtype.name == "int64":
-            return te.Value(value)
-        if value not in self.scalars:
-            scalar = Var(_letter(len(self.params)).lower(), ty)
-            self.scalars[value] = te.Value(scalar)
-            self.params.append(scalar)
-            self.values.append(value)
-        return self.scalars[value]
 
 
 def _letter(index: int) -> str:
@@ -163,12 +142,8 @@ class BlockBuilder(builder.BlockBuilder):
         ref = self._kernels.add(program, primfunc_name_hint or _name(func))
         if ref.name not in self._module:
             self._module = self._module.with_functions({ref.name: program})
-        call_args: tuple[Expr, ...] = (GlobalVar(ref.name), Tuple(tuple(inputs.values)))
-        if symbols:
-            call_args = (*call_args, ShapeExpr(tuple(symbols)))
         types = tuple([tensor_type(t.shape, t.data_type) for t in outputs])
-        ty = TupleType(types) if several else types[0]
-        return Call(R.call_dps.op, call_args, {}, types if len(types) > 1 else (ty,), ty)
+        return kernel_call(GlobalVar(ref.name), inputs.values, symbols, TupleType(types) if several else types[0])
 
     def emit_te(
         self,

@@ -25,23 +25,51 @@ def kernel_call(
 ) -> Call:
     """``R.call_dps`` of a kernel with tensors and symbols whose results are of type ``ty``."""
     args = (kernel, Tuple(tuple(values)), *([ShapeExpr(tuple(symbols))] if symbols else []))
-    return Call(R.call_dps.op, args, {}, ty.fields if isinstance(ty, TupleType) else (ty,), ty, span)
+    types = ty.fields if isinstance(ty, TupleType) and len(ty.fields) > 1 else (ty,)
+    return Call(R.call_dps.op, args, {}, types, ty, span)
 
 
-class CallInputs:
-    """Graph arguments as inputs of a lowering, with the kernel's parameters and the values passed for them.
+class KernelInputs:
+    """The parameters of a kernel and the graph values passed for them; a value that is passed twice is one parameter."""
 
-    ``field`` gives one part of a tuple.
-    """
+    def __init__(self) -> None:
+        self.given: dict[Expr, Any] = {}
+
+    @property
+    def params(self) -> list[Any]:
+        """The parameters: te.Tensors and variables."""
+        return list(self.given.values())
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The values passed for them."""
+        return tuple(self.given)
+
+    @property
+    def by_param(self) -> dict[Any, Expr]:
+        """The value that is passed for a parameter."""
+        return {param: value for value, param in self.given.items()}
+
+    def tensor(self, value: Expr, shape: Sequence[Expr], dtype: Any, name: str) -> te.Tensor:
+        """The placeholder of a tensor."""
+        found: te.Tensor | None = self.given.get(value)
+        if found is None:
+            found = self.given[value] = te.placeholder(shape, dtype, name)
+        return found
+
+    def scalar(self, value: Expr, ty: PrimType, name: str) -> te.Value:
+        """The variable of a scalar."""
+        return te.Value(self.given.setdefault(value, Var(name, ty)))
+
+
+class CallInputs(KernelInputs):
+    """The arguments of an operator's call as inputs of its lowering. ``field`` gives one part of a tuple."""
 
     def __init__(self, call: Call, info: OpInfo, field: Callable[[Expr, int], Expr]) -> None:
+        super().__init__()
         self.call = call
         self.info = info
         self.field = field
-        self.params: list[Any] = []
-        self.values: list[Expr] = []
-        self.by_tensor: dict[te.Tensor, Expr] = {}
-        self.placeholders: dict[Expr, te.Tensor] = {}
 
     def all(self) -> list[Any]:
         """Every argument of the call. Raises TypeRuleError E218 for a shape that is not known."""
@@ -52,34 +80,22 @@ class CallInputs:
         """One argument: a te.Tensor, te.Value, tuple of dimensions, or a list of them."""
         ty = arg.ty
         if isinstance(ty, TensorType):
-            return self.tensor(arg, ty, name)
+            return self.argument(arg, ty, name)
         if isinstance(ty, TupleType):
             fields = [self.field(arg, i) for i in range(len(ty.fields))]
             return [self.convert(f, f"{name}{i}") for i, f in enumerate(fields)]
         if isinstance(ty, ShapeType):
             return arg.values if type(arg) is ShapeExpr else ty.values
         if isinstance(ty, PrimType) and not isinstance(arg, (IntImm, FloatImm)):
-            scalar = Var(name, ty)
-            self.params.append(scalar)
-            self.values.append(arg)
-            return te.Value(scalar)
+            return self.scalar(arg, ty, name)
         return te.Value(arg) if isinstance(ty, PrimType) else arg
 
-    def tensor(self, arg: Expr, ty: TensorType, name: str) -> Any:
+    def argument(self, arg: Expr, ty: TensorType, name: str) -> Any:
         """The placeholder of a tensor, or the number of a constant of rank 0."""
         if type(arg) is Constant and arg.data.ndim == 0 and self.info.scalars_from is not None:
             return te.const(arg.data.numpy()[()].item(), arg.data.dtype)
-        shape = known_dims(self.call, ty)
-        if ty.dtype is None:
-            known_dims(self.call, TensorType(None, None))
-        if arg in self.placeholders:
-            return self.placeholders[arg]
-        result = te.placeholder(shape, ty.dtype or "float32", name)
-        self.params.append(result)
-        self.values.append(arg)
-        self.by_tensor[result] = arg
-        self.placeholders[arg] = result
-        return result
+        shape = known_dims(self.call, ty if ty.dtype is not None else TensorType(None, None))
+        return self.tensor(arg, shape, ty.dtype, name)
 
 
 def _field(value: Expr, index: int) -> Expr:
@@ -96,12 +112,12 @@ def call_cost(call: Call) -> Cost | None:
         result = info.lower(call, *inputs.all())
     except TypeRuleError:
         return None
-    results = [r for r in (result if isinstance(result, (tuple, list)) else [result]) if r not in inputs.by_tensor]
+    results = [r for r in (result if isinstance(result, (tuple, list)) else [result]) if r not in inputs.by_param]
     if not results:
         return None
     func, symbols = te.create_prim_func_with_symbols([*inputs.params, *results])
-    own: dict[Any, Any] = dict(zip(func.params[len(inputs.params) + len(results) :], symbols))
-    for param, given, value in zip(func.params, inputs.params, inputs.values):
+    own: dict[Any, Any] = dict(zip(func.params[len(inputs.given) + len(results) :], symbols))
+    for param, (value, given) in zip(func.params, inputs.given.items()):
         if isinstance(given, te.Tensor):
             own |= {dim: size for dim, size in zip(func.buffer_map[param].shape, given.shape) if type(dim) is Var}
         else:

@@ -44,22 +44,23 @@ def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: Kerne
     made = info.lower(call, *converted)
     several = isinstance(made, (tuple, list))
     results = list(made) if several else [made]
-    computed = [r for r in results if r not in inputs.by_tensor]
+    given = inputs.by_param
+    computed = [r for r in results if r not in given]
     if not computed:
-        same = [inputs.by_tensor[r] for r in results]
+        same = [given[r] for r in results]
         return Tuple(tuple(same), call.span) if several else Replaced(same[0])
     hint = info.name.split(".")[-1]
     func, symbols = te.create_prim_func_with_symbols([*inputs.params, *computed], attrs={"tir.noalias": True})
     target = kernels.add(func, hint)
     types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
-    outs = tuple([t for t, r in zip(types, results) if r not in inputs.by_tensor])
+    outs = tuple([t for t, r in zip(types, results) if r not in given])
     if len(outs) == len(types) and (len(outs) > 1 or not several):
         lowered[key] = target, symbols
         return kernel_call(target, inputs.values, symbols, call.ty, call.span)
     ty = TupleType(outs) if len(outs) > 1 else outs[0]
     held = rewriter.emit(kernel_call(target, inputs.values, symbols, ty, call.span))
     parts = iter([held] if len(outs) == 1 else [rewriter.field(held, i) for i in range(len(outs))])
-    return Tuple(tuple([inputs.by_tensor[r] if r in inputs.by_tensor else next(parts) for r in results]), call.span)
+    return Tuple(tuple([given[r] if r in given else next(parts) for r in results]), call.span)
 
 
 @module_pass()
