@@ -35,7 +35,7 @@ from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
 from .frozen_weights import FrozenWeights, frozen_inputs, graph_weights
-from .runtime.memory import addresses, copy_if_aliased, is_on_device, on_host
+from .runtime.memory import addresses, as_pairs, copy_if_aliased, is_on_device, on_host
 from .translate.graph import EFFECTS, TOKEN, GraphImporter
 
 _MODES: dict[str | None, dict[str, Any]] = {
@@ -130,7 +130,7 @@ class LinkedGraph:
                 return self.direct(*given)
             except Refused:  # gaps, complex numbers, or a mistake
                 pass
-        made = [_as_pairs(torch, a) if isinstance(a, torch.Tensor) else a for a in given]
+        made = [as_pairs(a) if isinstance(a, torch.Tensor) else a for a in given]
         if self.direct is not None:
             try:
                 return self.direct(*made)
@@ -205,12 +205,6 @@ def _is_token(node: Any) -> bool:
 def _is_ragged(node: Any) -> bool:
     """True for the size of a nested tensor's uneven axis among the inputs: it stands for a tensor of offsets, not a number."""
     return node.op == "placeholder" and getattr(getattr(node.meta["val"], "node", None), "is_nested_int", bool)()
-
-
-def _as_pairs(torch: Any, value: Any) -> Any:
-    """An input as kernels read it, where it is not already: without gaps, signs in its memory, complex numbers as pairs."""
-    real = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
-    return real.contiguous().resolve_neg()
 
 
 @dataclass(slots=True, frozen=True)
@@ -300,7 +294,7 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
         elif node.op == "get_attr":
             value = operator.attrgetter(node.target)(graph_module)
             if isinstance(value, context.torch.Tensor):  # else a branch or the body of a loop
-                constant = op.constant(Tensor.from_torch(_as_pairs(context.torch, value.detach())))
+                constant = op.constant(Tensor.from_torch(as_pairs(value.detach())))
                 graph.values[node] = complex_of(constant, value) if value.is_complex() else constant
     with builder.function("main", params):
         graph.run(nodes)

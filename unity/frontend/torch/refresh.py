@@ -24,6 +24,7 @@ from ...transform.tir.expressions.simplify import bind_shared
 from ...vm.build import module_text
 from ...vm.executable.executable import Executable
 from .capture.discard_parameters import TensorTables, memory_key
+from .runtime.memory import as_pairs
 
 
 @dataclass(slots=True, frozen=True)
@@ -118,9 +119,7 @@ def _taken(weight: Weight, value: Any) -> Weight:
     """A weight as the importer takes it, in the type and size it had."""
     if value is None:
         raise _refused(f"the weight {weight.name} is gone with its model")
-    torch = require("torch")
-    plain = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
-    tensor = Tensor.from_torch(plain.cpu().contiguous().resolve_neg())
+    tensor = Tensor.from_torch(as_pairs(value.detach().cpu()))
     if (tensor.dtype, tensor.shape) != (weight.data.dtype, weight.data.shape):
         raise _refused(f"the weight {weight.name} is {tensor.dtype}{list(tensor.shape)} now, it was "
                        f"{weight.data.dtype}{list(weight.data.shape)}")  # fmt: skip

@@ -28,6 +28,12 @@ def copy_if_aliased(value: Any, taken: set[int] | None) -> Any:
     return result
 
 
+def as_pairs(value: Any) -> Any:
+    """A torch tensor as kernels read it, where it is not already: without gaps, signs in its memory, complex numbers as pairs."""
+    real = require("torch").view_as_real(value.resolve_conj()) if value.is_complex() else value
+    return real.contiguous().resolve_neg()
+
+
 def addresses(values: Iterable[Any]) -> set[int]:
     """Where the tensors among some values lie."""
     tensor = require("torch").Tensor

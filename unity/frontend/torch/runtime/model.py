@@ -24,7 +24,7 @@ from ....vm.virtual_machine import VirtualMachine
 from .arguments import arguments_text, overlap, rearranged, refuse_tensor, span
 from .classes import AllowedClasses
 from .interface import Interface, check_program, read_interface, write_interface
-from .memory import CopiedWeight, addresses, copy_if_aliased, is_on_device, on_host
+from .memory import CopiedWeight, addresses, as_pairs, copy_if_aliased, is_on_device, on_host
 from .module import CompiledModule, torch, without_gradients
 from .operators import PREFIX, register_torch_operator
 from .structures import constant_difference, register_classes
@@ -338,11 +338,8 @@ class TorchModel(CompiledModule):
         return result if self._place == CPU.kind else self._linked().placement.value(result)
 
     def _plain_tensor(self, value: Any) -> Tensor:
-        """A torch tensor without gaps, negated views, addresses between those of elements (on a device: of vectors), as pairs where
-        it is complex."""
-        plain = value.contiguous().resolve_neg()
-        if plain.is_complex():
-            plain = self._torch.view_as_real(plain.resolve_conj())
+        """A torch tensor as kernels read it, at no address between those of elements (on a device: of vectors)."""
+        plain = as_pairs(value)
         result = Tensor.from_torch(plain)
         step = plain.element_size() if result.device.host_memory else result.device.memory.alignment
         return Tensor.from_torch(plain.clone()) if result.data_ptr % step else result
