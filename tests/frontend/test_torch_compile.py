@@ -71,8 +71,8 @@ class Scaled(torch.nn.Module):
 def test_plain_arguments_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call hands weights and inputs to the program as they lie; only others are made compact, and none shares its memory."""
     model, asked = Scaled().eval(), list[Any]()
-    run, convert = compiled(model), dynamo._as_pairs
-    monkeypatch.setattr(dynamo, "_as_pairs", lambda torch, value: asked.append(value) or convert(torch, value))
+    run, convert = compiled(model), dynamo.as_pairs
+    monkeypatch.setattr(dynamo, "as_pairs", lambda value: asked.append(value) or convert(value))
     with torch.no_grad():
         pairs = torch.randn(4, 8, dtype=torch.complex64)
         for x in (torch.randn(4, 8), torch.randn(8, 4).T, pairs.conj().imag, torch.randn(4, 16)[:, ::2]):
