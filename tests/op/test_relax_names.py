@@ -129,17 +129,17 @@ PATHS = {
 }  # fmt: skip
 EACH_FIRST = """
 import os, unity
-for module, same in {paths}.items():
+for first, module, same in [(use + name, name, same) for name, same in {paths}.items() for use in ("import ", "")]:
     child = os.fork()
     if not child:
-        exec(f"import {{module}}; from {{module}} import *; import {{same}}; assert {{module}} is {{same}}")
+        exec(f"{{first}}; import {{module}}; from {{module}} import *; import {{same}}; assert {{module}} is {{same}}")
         os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0, module
+    assert os.waitpid(child, 0)[1] == 0, first
 """
 
 
 def test_paths_of_other_versions_import() -> None:
-    """Each path as the first that a process imports."""
+    """Each path as the first that a process imports, or asks for."""
     subprocess.run([sys.executable, "-c", EACH_FIRST.format(paths=PATHS)], check=True)
 
 

@@ -5,10 +5,11 @@ import pytest
 
 import unity
 from unity import ir, relax, tir
-from unity.script import ir as I, relax as R, tir as T
+from unity.script import ir as I, relax as R, s_tir as Ts, tir as T
 from unity.support.errors import ScriptError
 
 N = tir.Var("n", "int64")
+M = T.Var("m", "int32")
 DTYPE = "float32"
 
 
@@ -41,6 +42,23 @@ def test_values_and_operators() -> None:
     assert R.call_tir(relax.GlobalVar("f"), (x,), R.Tensor((2, 3), "float32")).op is ir.op("R.call_dps")
     for wrong in (lambda: R.nn.softmax(1.0), lambda: R.zeros((2, 3), "float32"), lambda: T.exp(1.0)):
         with pytest.raises(ScriptError, match="E123"):
+            wrong()
+
+
+@Ts.function
+def rows(A: T.Tensor((T.max(M, 1), M), "float32")):
+    A[0, M - 1] = 1.0
+
+
+def test_symbols_and_scalars() -> None:
+    assert (M.name, M.ty.dtype.name, T.dynamic("k").ty.dtype.name) == ("m", "int32", "int64")
+    assert I.dynamic("m") is not I.dynamic("m") and unity.script.s_tir is Ts
+    assert (
+        str(T.ceildiv(M, 2)) == "(m + 1) // 2" and str(T.Select(tir.GT(M, 3), M, 3)) == "T.Select(m > 3, m, T.int32(3))"
+    )
+    assert "A = T.match_buffer(A_handle, (T.max(m, 1), m)" in str(rows)
+    for wrong in (lambda: I.dynamic(), lambda: I.dynamic(3), lambda: T.dynamic("n", dtype="int3"), lambda: T.dynamic()):
+        with pytest.raises(unity.UnityError):
             wrong()
 
 

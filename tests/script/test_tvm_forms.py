@@ -33,6 +33,29 @@ SAME = {
         'A: T.Buffer(("n", "m", 1), "int8"), B: T.Buffer((m * 2,), "int8")):\n    n = T.int64()\n    m = T.int32()\n',
         _OF_HANDLES.format("T.int64(), T.int32()", '"int8"', '"int8"'),
     ),
+    "schedulable programs apart, tensors": (
+        "{}    for i in range(8):\n        with T.block(\"b\"):\n            v = T.axis.spatial(8, i)\n            B[v] = A[v]\n",
+        'from tvm.script import s_tir as S\n\n@Ts.function(private=True)\ndef f(A: T.Tensor((8,), "float32"), B: Ts.Tensor(8)):\n'
+        '    T.func_attr({"a": 1})\n    C = S.decl_tensor((8,), "float32")\n    D = tvm.script.s_tir.alloc_tensor((8,))\n',
+        '@T.prim_func(private=True)\ndef f(A: T.Buffer((8,), "float32"), B: T.Buffer(8)):\n'
+        '    T.func_attr({"a": 1})\n    C = T.decl_buffer((8,), "float32")\n    D = T.alloc_buffer((8,))\n',
+    ),
+    "symbols in front": (
+        "{}    for i in range(n):\n        A[i, 0] = T.Cast(\"float32\", m)\n",
+        'n = I.dynamic("n")\nm = T.dynamic("m", dtype="int32")\n\n@T.prim_func\ndef f(A: T.Buffer((n, m), "float32")):\n',
+        '@T.prim_func\ndef f(A: T.Buffer(("n", "m"), "float32")):\n    m = T.int32()\n',
+    ),
+    "symbols of a module": (
+        "{}@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((n, 4), \"float32\")):\n        return x\n",
+        'n = T.Var("n", "int64")\n',
+        'n = TypeVar("n")\n',
+    ),
+    "names for reading": (
+        _TENSOR + "{}",
+        "    for i in range(16):\n        at = T.meta_var(i * 2)\n        at, old = T.meta_var((at + 1, A[at]))\n        A[at - 1] = old + 1.0\n"
+        "        B[at] = old\n",
+        "    for i in range(16):\n        A[i * 2 + 1 - 1] = A[i * 2] + 1.0\n        B[i * 2 + 1] = A[i * 2]\n",
+    ),
     "relax.op": (_GRAPH + "{}\n", "relax.op.multiply(x, y)", "R.multiply(x, y)"),
     "tvm.relax.op": (_GRAPH + "{}\n", "tvm.relax.op.nn.softmax(x, axis=0)", "R.nn.softmax(x, axis=0)"),
     "tir.op": (_TENSOR + "    B[0] = {}\n", "tir.op.exp(A[0])", "T.exp(A[0])"),
@@ -174,6 +197,9 @@ def test_sizes_of_int32_beside_literal_loops(written: str) -> None:
         (_TENSOR + '    T.func_attr({"target": T.target("cuda", host=3)})\n', "E113"),
         (_TENSOR + '    T.func_attr({"target": T.target("cuda", hots="llvm")})\n', "E112"),
         (_GRAPH + "relax.op.multply(x, y)\n", "E111"),
+        ('n = I.dynamic("n", "float3")\n' + _TENSOR + "    B[0] = A[0]\n", "E701"),
+        ('n = I.dynamic("n", size=3)\n' + _TENSOR + "    B[0] = A[0]\n", "E112"),
+        ("n = I.dynamic(3)\n" + _TENSOR + "    B[0] = A[0]\n", "E113"),
         (_GRAPH + "x.ty.fields\n", "E113"),
         (_GRAPH + "relax.TupleGetItem((x, y), 2)\n", "E113"),
         (_GRAPH + 'R.layout_transform(x, index_map=T.index_map(lambda i, j: (j, i), index_dtype="float32"))\n', "E113"),

@@ -53,6 +53,8 @@ LINES = [
      '@T.prim_func\ndef f(A: T.Buffer((4, 4), "int8")):\n    pass'),
     ("", '@T.prim_func\ndef f(a: T.handle):\n    n = T.var("int64")\n    A = T.match_buffer(a, (n,), "int8")',
      '@T.prim_func\ndef f(a: T.handle):\n    n = T.int64()\n    A = T.match_buffer(a, (n,), "int8")'),
+    ("", '@Ts.function\ndef f(A: T.Tensor((4,), "int8")):\n    with Ts.sblock("b"):\n        A[0] = 1',
+     '@Ts.prim_func\ndef f(A: T.Buffer((4,), "int8")):\n    with Ts.block("b"):\n        A[0] = 1'),
     ("", '@R.function\ndef f(x: R.Tensor((n, n * 2), "int8")):\n    return x',
      '@R.function\ndef f(x: R.Tensor(("n", "n * 2"), "int8")):\n    return x'),
     ("", '@R.function\ndef f(x: Tensor[(4,), "int8"]):\n    return x',

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, overload
 
-from ..ir import IRModule
+from ..ir import IRModule, Var
 
 class _Module(IRModule):
     """A module read from a class; ``M.f`` means its function ``f`` inside of script."""
@@ -25,6 +25,9 @@ def vdevice(target: Any = "llvm", id: int = 0, scope: str = "global") -> Any:
 
 def dummy_global_info() -> Any:
     """An entry without meaning."""
+
+def dynamic(name: str, dtype: str = "int64") -> Var:
+    """A symbol."""
 
 def meta_var(value: Any) -> Any:
     """The value while reading, not a variable of the program."""

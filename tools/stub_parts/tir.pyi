@@ -316,6 +316,9 @@ def infinity(dtype: builtins.str) -> Any:
 def var(dtype: builtins.str = "int64", name: builtins.str = ...) -> Any:
     """Earlier form of ``T.int64()``."""
 
+def dynamic(name: builtins.str, dtype: builtins.str = "int64") -> Any:
+    """``I.dynamic``: a symbol."""
+
 def Range(begin: Any, end: Any = None) -> Any:
     """A half-open interval."""
 

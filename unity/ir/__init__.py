@@ -1,6 +1,7 @@
 """The one intermediate representation: types, expressions, statements, functions, modules. Nodes and what follows from
 them (walks, equality, inference, building, verification, reference interpretation); no script, no operators, no targets."""
 
+from ..support import lazy as _lazy
 from ..support.arguments import gathered as _gathered
 from .buffer import (
     Buffer as Buffer,
@@ -122,3 +123,4 @@ from .walk import (
 )
 
 __all__ = _gathered(globals())
+__getattr__ = _lazy.lazy_names(__name__, {})[0]

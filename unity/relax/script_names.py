@@ -1,4 +1,5 @@
-"""Values of the names of ``R`` in Python: ``R.Tensor((n, 4), "float32")`` a type, ``R.const(1.0)`` a value, ``R.add(x, y)`` a call.
+"""Values of the names of script in Python: ``R.Tensor((n, 4), "float32")`` a type, ``R.const(1.0)`` a value, ``R.add(x, y)`` a
+call, ``T.max(n, 1)`` a scalar, ``I.dynamic("n")`` a symbol.
 
 As TVM has it, programs that build functions in Python write types and operators with the names of script. Invariant: what stands
 in the annotation of a decorated function does nothing, whatever is written there (``script/names.py``).
@@ -10,9 +11,11 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from .. import relax as build
+from .. import relax as build, tir
+from ..ir.buffer import Buffer
 from ..ir.types import Expr, Type
 from ..script.names import IN_PYTHON
+from ..support.arguments import public
 from ..support.errors import TypeRuleError
 
 
@@ -36,10 +39,20 @@ _VALUES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def call(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The value of a call of a name of ``R`` in Python.
+@public
+def dynamic(name: str, dtype: str = "int64") -> Any:
+    """A symbol."""
+    return tir.Var(name, dtype)
 
-    NotImplemented for a type in a script's annotation, where symbols are texts, and for an operator that is given no expression.
+
+_VALUES |= {"I.dynamic": dynamic, "T.dynamic": dynamic, "T.Var": tir.Var}
+_FUNCTIONS = {"R": build.op, "T": tir}
+
+
+def call(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The value of a call of a name of script in Python.
+
+    NotImplemented for a type in a script's annotation, where symbols are texts, and for a function that is given no expression.
     """
     if path in _TYPES:
         try:
@@ -53,10 +66,10 @@ def call(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not any([isinstance(part, Expr) for part in parts]):
         return NotImplemented
     try:
-        operator = attrgetter(path[2:])(build.op)
-    except AttributeError:
+        function = attrgetter(path[2:])(_FUNCTIONS[path[0]])
+    except (AttributeError, KeyError):
         return NotImplemented
-    return operator(*args, **kwargs)
+    return NotImplemented if function is Buffer else function(*args, **kwargs)
 
 
-IN_PYTHON["R"] = call
+IN_PYTHON |= {"R": call, "T": call, "I": call}

@@ -13,7 +13,7 @@ from .reader.module import parse
 from .relax import function
 from .tir import prim_func
 
-from_source, tirx = parse, tir
+from_source, s_tir, tirx = parse, tir, tir
 SCRIPT_HOOKS["parse"] = parse
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "parse",
     "prim_func",
     "relax",
+    "s_tir",
     "script",
     "tir",
     "tirx",

@@ -28,6 +28,7 @@ NAMES: dict[str, str] = {
     "I.module_global_infos": "``I.module_global_infos({...})``: tables of the module, such as virtual devices.",
     "I.vdevice": '``I.vdevice("cuda", 0, "global")``: a virtual device.',
     "I.dummy_global_info": "``I.dummy_global_info()``: an entry without meaning.",
+    "I.dynamic": '``n = I.dynamic("n", "int32")``: a symbol, int64 where no type is given.',
     "I.meta_var": "``I.meta_var(value)``: the value while reading, not a variable of the program.",
     "I.Range": "``I.Range(begin, end)``: a half-open interval.",
     "I.GlobalVar": '``I.GlobalVar("f")``: a reference to a function of the module by name.',

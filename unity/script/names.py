@@ -18,11 +18,11 @@ from ..ir.types import Expr, prim_type
 from ..support.arguments import guarded
 from ..support.errors import ScriptError
 from ..support.lazy import load
-from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS, dtype_name
+from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS, canonical_path, dtype_name
 
 _HARMLESS = frozenset((
     "T.Buffer", "T.handle", "T.Ptr", "T.match_buffer", "T.let", "T.Let", "R.Tensor", "R.Shape", "R.Prim", "R.Object",
-    "R.Any", "R.Tuple", "R.Callable", "I.module_attrs", "I.module_global_infos", "I.vdevice", "I.dummy_global_info", "I.target",
+    "R.Tuple", "R.Callable", "I.module_attrs", "I.module_global_infos", "I.vdevice", "I.dummy_global_info", "I.target",
     "R.ExternFunc",
 ))  # fmt: skip
 
@@ -35,7 +35,7 @@ class ScriptName:
 
     def __init__(self, path: str, doc: str = "", harmless: bool = False) -> None:
         self._path = path
-        self._harmless = harmless or path in _HARMLESS
+        self._harmless = harmless or canonical_path(path) in _HARMLESS
         self.__doc__ = doc or f"``{path}`` of script."
         self.__name__ = path.rpartition(".")[2]
         SCRIPT_OBJECTS[id(self)] = path

@@ -33,6 +33,9 @@ def prim_func(
     return decorate_later
 
 
+function = prim_func
+
+
 def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
     """A macro of tensor programs: its calls are replaced by its body. A name that is not a parameter is the one at the
     definition; with ``hygienic=False`` the one at the call."""
@@ -45,7 +48,9 @@ def inline(fn: Callable[..., Any]) -> Any:
 
 
 def _known() -> dict[str, str]:
-    aliases = {old: f"Earlier name of ``{new}``." for old, new in CANONICAL.items() if old.startswith("T.")}
+    aliases = {
+        old: f"TVM's name of ``{new}`` in another version." for old, new in CANONICAL.items() if old.startswith("T.")
+    }
     written = (*VALUE_FORMS, *STATEMENT_FORMS, *FRAMES, "T.Then", "T.Else", *AXES, *LOOPS, "T.grid")
     plain = {name: f"``{name}`` of script." for name in written}
     forms = {name: f"``{name}({', '.join(fields)})``." for name, fields in NODE_FORMS.items()}

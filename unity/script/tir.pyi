@@ -317,6 +317,9 @@ def infinity(dtype: builtins.str) -> Any:
 def var(dtype: builtins.str = "int64", name: builtins.str = ...) -> Any:
     """Earlier form of ``T.int64()``."""
 
+def dynamic(name: builtins.str, dtype: builtins.str = "int64") -> Any:
+    """``I.dynamic``: a symbol."""
+
 def Range(begin: Any, end: Any = None) -> Any:
     """A half-open interval."""
 
@@ -1322,3 +1325,11 @@ indexmod = floormod
 tvm_call_cpacked = call_cpacked
 
 Var = var
+
+function = prim_func
+
+Tensor = Buffer
+
+decl_tensor = decl_buffer
+
+alloc_tensor = alloc_buffer

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import op as _operators  # noqa: F401 - fills the operator table
-from ...ir import ExternFunc, Function, IRModule, PrimFunc
+from ...ir import ExternFunc, Function, IRModule, PrimFunc, prim_type
 from ...ir.verifier.verifier import violations
 from ...support.errors import ScriptError, suggest
 from ...support.gc_pause import young_collection
@@ -24,11 +24,11 @@ from .common.calls import arguments
 from .common.constants import attribute_value
 from .common.expr import refused
 from .common.names import path_of
-from .common.reading import Reading, Silent, Text
+from .common.reading import Reading, Silent, Text, bind_arguments
 from .common.scope import Dotted, Member, ModuleRef, OutsideScope, Scope, SymbolName
 from .common.signature import OPTIONS, macro_of, options_of
 from .common.targets import bind_target
-from .common.values import read_expr
+from .common.values import INT64, as_dtype, as_text, read_expr
 from .functions import ModuleFunctions
 
 _MOST_ERRORS = 100
@@ -73,7 +73,7 @@ def _top_statement(r: Reading, functions: ModuleFunctions, stmt: s.Syntax) -> No
         case s.FunctionDef():
             _function(r, functions, stmt)
         case s.Assign() if len(stmt.targets) == 1:
-            symbol = _type_variable(stmt.value) if type(stmt.targets[0]) is s.Name else None
+            symbol = _declared_symbol(r, stmt.value) if type(stmt.targets[0]) is s.Name else None
             bind_target(r, stmt.targets[0], read_expr(r, stmt.value) if symbol is None else symbol)
         case s.Refused():
             refused(r, stmt)
@@ -89,12 +89,18 @@ def _is_noop(stmt: s.Syntax) -> bool:
     )
 
 
-def _type_variable(node: s.Syntax) -> SymbolName | None:
-    """``TypeVar("n")``."""
-    if type(node) is not s.Call or len(node.args) != 1 or type(node.args[0]) is not s.String:
+def _declared_symbol(r: Reading, node: s.Syntax) -> SymbolName | None:
+    """``TypeVar("n")``, ``I.dynamic("n", "int32")``, ``T.Var("n", "int32")``."""
+    if type(node) is not s.Call or not node.args or type(node.args[0]) is not s.String:
         return None
-    called = node.func.name if isinstance(node.func, (s.Name, s.Attribute)) else ""
-    return SymbolName(node.args[0].value) if called == "TypeVar" else None
+    if isinstance(node.func, (s.Name, s.Attribute)) and node.func.name == "TypeVar":
+        return SymbolName(node.args[0].value, INT64)
+    path = path_of(r, node.func)
+    if path not in ("I.dynamic", "T.dynamic") and (path != "T.var" or len(node.args) != 2):
+        return None
+    args, keywords = arguments(r, node)
+    bound = bind_arguments(r, node, path, ("name", "dtype"), args, keywords, 1)
+    return SymbolName(as_text(r, bound["name"], node), prim_type(as_dtype(r, bound.get("dtype", "int64"), node)))
 
 
 def _import(r: Reading, stmt: s.Import) -> None:

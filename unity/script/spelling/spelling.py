@@ -126,7 +126,8 @@ CANONICAL: dict[str, str] = {
     "T.buffer_decl": "T.decl_buffer", "T.boolean": "T.bool", "T.ramp": "T.Ramp", "T.broadcast": "T.Broadcast",
     "T.shuffle": "T.Shuffle", "T.select": "T.Select", "T.let": "T.Let", "T.fabs": "T.abs", "T.power": "T.pow",
     "T.left_shift": "T.shift_left", "T.right_shift": "T.shift_right", "T.indexdiv": "T.floordiv", "T.indexmod": "T.floormod",
-    "T.tvm_call_packed": "T.call_packed", "T.tvm_call_cpacked": "T.call_cpacked", "T.Var": "T.var", "R.call_tir": "R.call_dps",
+    "T.tvm_call_packed": "T.call_packed", "T.tvm_call_cpacked": "T.call_cpacked", "T.Var": "T.var", "T.function": "T.prim_func",
+    "T.Tensor": "T.Buffer", "T.decl_tensor": "T.decl_buffer", "T.alloc_tensor": "T.alloc_buffer", "R.call_tir": "R.call_dps",
     "R.call_dps_packed": "R.call_dps", "R.call_tir_inplace": "R.call_inplace", "R.call_tir_with_grad": "R.call_dps_with_grad",
     "R.match_shape": "R.match_cast", "R.Any": "R.Object", "R.ShapeExpr": "R.shape", "R.PrimValue": "R.prim_value",
     "R.StringImm": "R.str", "R.DataTypeImm": "R.dtype", "I.cpu": "R.cpu", "I.cuda": "R.cuda", "I.gpu": "R.gpu",
@@ -179,9 +180,10 @@ TYPE_FIELDS: dict[str, tuple[str, ...]] = {
 """Type constructor -> its arguments, in order."""
 
 MODULE_ALIASES: dict[str, str] = {
-    "I": "I", "ir": "I", "T": "T", "tir": "T", "tirx": "T", "Tx": "T", "R": "R", "relax": "R",
+    "I": "I", "ir": "I", "T": "T", "tir": "T", "tirx": "T", "Tx": "T", "s_tir": "T", "Ts": "T", "R": "R", "relax": "R",
     "tvm.script": "I", "unity.script": "I", "tvm.script.ir": "I", "unity.script.ir": "I", "tvm.script.tir": "T",
-    "unity.script.tir": "T", "tvm.script.tirx": "T", "tvm.script.relax": "R", "unity.script.relax": "R",
+    "unity.script.tir": "T", "tvm.script.tirx": "T", "unity.script.tirx": "T", "tvm.script.s_tir": "T",
+    "unity.script.s_tir": "T", "tvm.script.relax": "R", "unity.script.relax": "R",
     "tvm.tir": "T", "tvm.relax": "R", "unity": "I", "tvm": "I",
     "R.op": "R", "tvm.relax.op": "R", "unity.relax.op": "R", "T.op": "T", "tvm.tir.op": "T", "unity.tir.op": "T",
 }  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir import BufferLoad, Var, prim_type
+from ....ir import BufferLoad, PrimType, Var, prim_type
 from ....support.errors import suggest
 from ...parser import syntax as s
 from ...spelling.spelling import MODULE_ALIASES, TYPE_FIELDS, UNQUALIFIED
@@ -57,15 +57,15 @@ def lookup(r: Reading, name: str) -> Any:
         if name in _BUILTINS:
             return Dotted(name)
     elif type(value) is SymbolName:
-        return symbol(r, value.name)
+        return symbol(r, value.name, value.type)
     return value
 
 
-def symbol(r: Reading, name: str) -> Any:
-    """The symbol of a name, made at first use."""
+def symbol(r: Reading, name: str, ty: PrimType = INT64) -> Any:
+    """The symbol of a name, made at first use; or of the type that the function declares."""
     found = r.symbols.get(name)
     if found is None:
-        found = r.symbols[name] = Var(name, r.symbol_types.get(name, INT64))
+        found = r.symbols[name] = Var(name, r.symbol_types.get(name, ty))
     return found
 
 

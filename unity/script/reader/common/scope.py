@@ -18,7 +18,7 @@ from ....ffi.dtype import DataType
 from ....ffi.registry import PackedFunc, get_global_func, list_global_func_names
 from ....ffi.tensor import Tensor
 from ....ffi.torch_bridge import is_torch_tensor
-from ....ir import Buffer, Expr, ExternFunc, IRModule, Node
+from ....ir import Buffer, Expr, ExternFunc, IRModule, Node, PrimType
 from ....support.source import Source
 from ...parser import syntax as s
 from ...spelling.spelling import CANONICAL, DTYPE_ALIASES, DTYPES, MODULE_ALIASES
@@ -70,9 +70,10 @@ class Member:
 
 @dataclass(slots=True, frozen=True)
 class SymbolName:
-    """``n = TypeVar("n")``: a name that becomes a symbol in each function that uses it."""
+    """``n = TypeVar("n")``, ``I.dynamic("n", "int32")``: a name that becomes a symbol in each function that uses it."""
 
     name: str
+    type: PrimType
 
 
 @dataclass(slots=True, frozen=True)

@@ -47,7 +47,7 @@ def mutable_names(body: list[s.Syntax], outer: list[str]) -> set[int]:
 def _block(body: list[s.Syntax], outer: dict[str, int], found: set[int]) -> None:
     scope = dict(outer)
     for stmt in body:
-        if type(stmt) is s.Assign:
+        if type(stmt) is s.Assign and not _of_reading(stmt.value):
             for target in stmt.targets:
                 if type(target) is s.Name:
                     _assign(target.name, stmt.start, scope, found)
@@ -77,6 +77,11 @@ def _assign(name: str, start: int, scope: dict[str, int], found: set[int]) -> No
         found.add(known)
 
 
+def _of_reading(node: s.Syntax) -> bool:
+    """``T.meta_var(value)``: its name stands for the value while reading, not for a variable of the program."""
+    return type(node) is s.Call and isinstance(node.func, s.Attribute) and node.func.name == "meta_var"
+
+
 def read_assign(r: ProgramReading, node: s.Assign) -> None:
     """``x = e``, ``A[i] = e``, ``a, b = e, f``."""
     target = single_target(r, node)
@@ -87,28 +92,28 @@ def read_assign(r: ProgramReading, node: s.Assign) -> None:
         return
     if isinstance(target, (s.TupleLit, s.ListLit)):  # T.axis.remap
         r.hint = ",".join([part.name for part in target.items if type(part) is s.Name])
-    assign(r, target, read_expr(r, node.value), node)
+    assign(r, target, read_expr(r, node.value), node, _of_reading(node.value))
 
 
-def assign(r: ProgramReading, target: s.Syntax, value: Any, node: s.Syntax) -> None:
-    """Give one target a value: scalar expressions are bound, everything else is named."""
+def assign(r: ProgramReading, target: s.Syntax, value: Any, node: s.Syntax, named: bool = False) -> None:
+    """Give one target a value: scalar expressions are bound, everything else is named, and so are those that shall be."""
     if type(target) is s.Subscript:
         _store_element(r, target, value, node)
         return
     if type(target) is not s.Name:
         for part, item in unpack(r, target, value):
-            assign(r, part, item, node)
+            assign(r, part, item, node, named)
         return
     name = target.name
     known = r.scope.get(name)
-    if type(known) is Cell:
+    if type(known) is Cell and not named:
         _store_cell(r, known, value, node)
         return
     if type(value) is IndexMap:
         raise r.error("E117", "T.index_map: an index map is a value of an attribute, not a statement", node)
     if isinstance(value, BufferSpec):
         value = declare_buffer(r, value, name, node)
-    if not is_number(value) and (not isinstance(value, Expr) or _is_name_only(r, value)):
+    if named or (not is_number(value) and (not isinstance(value, Expr) or _is_name_only(r, value))):
         r.scope.names[name] = value
     elif node.start in r.mutable:
         _declare_cell(r, name, as_expr(r, value, node), node)

@@ -295,7 +295,7 @@ def read_index_map(r: Reading, function: s.Lambda, dtype: DataType = INT64.dtype
 
 VALUE_FORMS: dict[str, Form] = {
     "T.Cast": _cast, "T.cast": _cast, "T.IntImm": _immediate, "T.FloatImm": _immediate, "T.Let": _let,
-    "T.call_intrin": _call_intrin, "T.ceildiv": _ceildiv, "T.var": _var,
+    "T.call_intrin": _call_intrin, "T.ceildiv": _ceildiv, "T.var": _var, "I.dynamic": _var, "T.dynamic": _var,
     **dict.fromkeys(_LIMITS, takes_arguments(lambda r, path, node, dtype: _LIMITS[path](as_dtype(r, dtype, node)))),
     "T.all": _fold_bools, "T.any": _fold_bools, "T.Range": _range,
     "I.Range": _range, "T.comm_reducer": _comm_reducer, "T.iter_var": _iter_var, "T.reduce": _reduce,
