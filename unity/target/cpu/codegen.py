@@ -31,10 +31,9 @@ from ...support.graph import strongly_connected
 from ...support.options import made_folder, str_option
 from ...support.recursion import deep_recursion
 from ..kernel_groups import callees, imported_texts, special_nodes
-from ..llvm.casts import convert
+from ..llvm.casts import convert, scalar_parameter
 from ..llvm.lltypes import value_type
 from ..llvm.math.library import scales_by_instruction
-from ..llvm.memory import scalar_parameter
 from ..llvm.writer import I64, FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import find_symbols, kernel_signature, result_dtype
 from .half import conversion_functions, converts_half

@@ -23,7 +23,7 @@ from ...ir.types import Expr, PointerType
 from ...ir.walk import collect, substitute, used_vars
 from ...support.errors import CodegenError
 from ..kernel_groups import special_nodes
-from ..llvm.memory import scalar_parameter
+from ..llvm.casts import scalar_parameter
 from ..llvm.small_indices import size_word
 from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import written_pointers

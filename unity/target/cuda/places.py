@@ -20,6 +20,7 @@ from ...ir.walk import collect
 from ...support.errors import CodegenError
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import Offset, index_parts
+from ..llvm.vectors import shuffled
 from ..llvm.writer import FunctionWriter
 from .registers import LOCAL, assembly, element, structure
 
@@ -61,12 +62,30 @@ class Cells:
         if offset is None or offset[0] != "0":
             self.end_block(w)
             return None
-        cell = self.known.get(offset[1])
-        if cell is None or (cell.first, cell.lanes, cell.ty) != (offset[1], lanes, ty):
-            self._leave_memory(w, offset[1], lanes, read=True)
-            text = w.emit(f"load {ty}, {LOCAL} {self._address(w, offset[1])}, align {self.itemsize}")
-            cell = self._know(_Cell(offset[1], lanes, ty, text, False))
-        return cell.text
+        first = offset[1]
+        cell = self.known.get(first)
+        if cell is None or cell.first + cell.lanes < first + lanes:
+            halves = self._joined(w, first, lanes, ty)
+            if halves:
+                return halves
+        elif cell.first == first and cell.lanes == lanes:
+            return cell.text if cell.ty == ty else w.emit(f"bitcast {cell.ty} {cell.text} to {ty}")
+        elif cell.ty == f"<{cell.lanes} x {ty}>":
+            return w.emit(f"extractelement {cell.ty} {cell.text}, i64 {first - cell.first}")
+        self._leave_memory(w, first, lanes, read=True)
+        text = w.emit(f"load {ty}, {LOCAL} {self._address(w, first)}, align {self.itemsize}")
+        return self._know(_Cell(first, lanes, ty, text, False)).text
+
+    def _joined(self, w: FunctionWriter, first: int, lanes: int, ty: str) -> str:
+        """Elements as the two vectors of one length that are known of them; "" where they are not."""
+        low, high = self.known.get(first), self.known.get(first + lanes // 2)
+        if low is None or high is None or (low.first, low.lanes) != (first, lanes // 2) or low.ty != high.ty:
+            return ""
+        if (high.first, high.lanes) != (first + low.lanes, low.lanes) or ty != low.ty.replace(
+            f"<{low.lanes}", f"<{lanes}"
+        ):
+            return ""
+        return shuffled(w, low.ty, low.text, range(lanes), high.text)
 
     def write(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str, text: str) -> bool:
         """Elements one after the other get values; False where it is not known now which they are: what is known is stored, and

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
+from ...ir.expr import Var
 from ...ir.scalar import Cast
 from ...support.errors import CodegenError
 from ...support.source import Span
@@ -119,6 +120,15 @@ def from_memory(w: FunctionWriter, text: str, dtype: DataType) -> str:
 
 def _cast(w: FunctionWriter, expr: Cast) -> str:
     return convert(w, w.value(expr.value), dtype_of(expr.value), expr.ty.dtype, expr.span)
+
+
+def scalar_parameter(w: FunctionWriter, param: Var, operand: str) -> str:
+    """The text of a scalar parameter; the variable has its value. Raises CodegenError E521 for a vector."""
+    dtype = dtype_of(param)
+    if dtype.lanes != 1:
+        raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
+    w.env[param] = from_memory(w, operand, dtype)
+    return f"{memory_type(dtype)} {operand}"
 
 
 EXPRESSIONS[Cast] = _cast

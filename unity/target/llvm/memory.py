@@ -22,7 +22,7 @@ from ...support.source import Span
 from .casts import convert, from_memory, to_memory
 from .lltypes import memory_type, value_type
 from .rows import contiguous_lanes, shuffled_load
-from .small_indices import is_known, key_of, plus, small_parts, written_apart
+from .small_indices import is_known, kept_elements, key_of, plus, small_parts, written_apart
 from .vectors import concat_vectors, shuffled, splat
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -283,7 +283,10 @@ def _divisor(expr: Expr) -> int:
 
 
 def _load(w: FunctionWriter, expr: BufferLoad) -> str:
-    buffer = expr.buffer
+    buffer, result = expr.buffer, expr.ty.dtype
+    held = kept_elements(w, buffer, expr.indices) if w.places and expr.predicate is None else None
+    if held is not None and held[2] is result:
+        return from_memory(w, held[0].read(w, held[1], result.lanes, memory_type(result)), result)
     rows = shuffled_load(expr) if w.mask is None else None
     if rows is not None:
         return w.value(rows)
@@ -295,7 +298,6 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         picks = [row[1].index(lane) if lane in row[1] else lanes for lane in range(lanes)]
         return shuffled(w, ty, text, picks, "zeroinitializer")
     offset, lanes, step = _linear(w, buffer, expr.indices, expr.span, NEAR)
-    result = expr.ty.dtype
     if result is not buffer.dtype.with_lanes(lanes * buffer.dtype.lanes):
         raise CodegenError(
             "E523", f"a read of {lanes} lanes of {buffer.name} ({buffer.dtype.name}) as {result.name}", expr.span
@@ -436,11 +438,15 @@ def store(
     w: FunctionWriter, buffer: Buffer, value: Expr, indices: tuple[Expr, ...], predicate: Expr | None, span: Span | None
 ) -> None:
     """Write ``buffer[indices] = value``."""
+    dtype = dtype_of(value)
+    held = kept_elements(w, buffer, indices) if w.places and predicate is None and w.mask is None else None
+    if held is not None and held[2] is dtype:
+        held[0].write(w, held[1], dtype.lanes, memory_type(dtype), to_memory(w, w.value(value), dtype))
+        return
     row = _row(w, buffer, indices, predicate)
     if row is not None:
         indices, predicate = _from_first(row, indices)
     offset, lanes, step = _linear(w, buffer, indices, span)
-    dtype = dtype_of(value)
     wanted = buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
     text = w.value(value)
     if dtype is not wanted:
@@ -485,15 +491,6 @@ def variable(w: FunctionWriter, var: Var) -> str:
     if found is None:
         raise CodegenError("E524", f"variable {var.name} has no value here", var.span)
     return found
-
-
-def scalar_parameter(w: FunctionWriter, param: Var, operand: str) -> str:
-    """The text of a scalar parameter; the variable has its value. Raises CodegenError E521 for a vector."""
-    dtype = dtype_of(param)
-    if dtype.lanes != 1:
-        raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
-    w.env[param] = from_memory(w, operand, dtype)
-    return f"{memory_type(dtype)} {operand}"
 
 
 EXPRESSIONS[BufferLoad] = _load

@@ -8,9 +8,12 @@ same: by a size beyond them the quotient is zero.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...arith.interval import Interval, point
 from ...ffi.dtype import DataType
-from ...ir.build import add, const, dtype_of, int_value, mul, sub
+from ...ir.buffer import Buffer
+from ...ir.build import add, const, dtype_of, int_value, is_int, mul, sub
 from ...ir.expr import IntImm, Var
 from ...ir.scalar import (
     Add,
@@ -24,6 +27,7 @@ from ...ir.scalar import (
     Mod,
     Mul,
     Not,
+    Ramp,
     Select,
     Sub,
     is_binary,
@@ -93,6 +97,36 @@ def written_apart(w: FunctionWriter, expr: Expr) -> tuple[Expr | None, int]:
     return fixed, constant
 
 
+def kept_elements(
+    w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]
+) -> tuple[Any, tuple[str, int], DataType] | None:
+    """Where a target keeps elements whose numbers are known, the first number, and the type of them all; None for others. What
+    does not depend on the turns of loops that are written out is asked once."""
+    place = w.places.get(buffer.data)
+    if place is None or len(indices) != 1:
+        return None
+    key = buffer, indices[0]
+    if key not in w.held:
+        w.held[key] = _held(w, *key)
+    held = w.held[key]
+    if held is None:
+        return None
+    (_, terms, constant), dtype = held
+    for var, factor in terms.items():
+        constant += factor * w.written[var]
+    return place, ("0", constant), dtype
+
+
+def _held(w: FunctionWriter, buffer: Buffer, index: Expr) -> tuple[Parts, DataType] | None:
+    """The number of an element by the turns of loops that are written out, and the type of what is read or written there."""
+    lanes = dtype_of(index).lanes
+    first = index.base if type(index) is Ramp and is_int(index.stride, 1) else index
+    if buffer.strides or buffer.elem_offset is not None or buffer.dtype.lanes != 1 or dtype_of(first).lanes != 1:
+        return None
+    parts = _parts(w, first)
+    return None if parts[0] is not None or is_int(buffer.shape[0], 1) else (parts, buffer.dtype.with_lanes(lanes))
+
+
 def _parts(w: FunctionWriter, expr: Expr) -> Parts:
     """An index as what varies, factors of the variables of loops that are written out, and a constant."""
     if type(expr) is IntImm:
@@ -140,6 +174,8 @@ def range_of(w: FunctionWriter, expr: Expr) -> Interval | None:
         return None
     if type(expr) is IntImm:
         return point(expr.value) if expr.value in WORD else None
+    if expr in w.fits:
+        return w.fits[expr]
     key, _ = key_of(w, expr)
     if key not in w.fits:
         found = _range(w, expr)

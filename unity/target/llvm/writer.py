@@ -45,7 +45,6 @@ REPEATABLE = PURE | {"sdiv", "srem", "udiv", "urem"}
 """Instructions that stand once for each text in what a block dominates."""
 MOVABLE = frozenset(("add", "sub", "mul", "shl", "lshr", "and", "or", "xor", "sext", "zext", "trunc", "getelementptr"))
 """Those that stand before a condition where several blocks behind it have them."""
-
 MOST_WAITING = 16
 """Checks that one branch tests. LLVM's time is quadratic in branches, and in the instructions between two of them."""
 
@@ -196,6 +195,8 @@ class FunctionWriter:
     """Indices that the current block has computed, in 32 bits, in 64, or in either."""
     parts: dict[Expr, Parts] = field(default_factory=dict)
     """The parts of indices, as far as asked."""
+    held: dict[tuple[Buffer, Expr], tuple[Parts, DataType] | None] = field(default_factory=dict)
+    """The parts of numbers of elements that ``places`` keep, and the type of what is there, as far as asked."""
     bound: dict[Var, tuple[str, int]] = field(default_factory=dict)
     """Of variables that statements bind to indices: an operand, and a constant to be added."""
     sizes: dict[Var, str] = field(default_factory=dict)
@@ -398,8 +399,7 @@ class FunctionWriter:
     def slot(self, type_text: str, align: int = 0, count: int = 1) -> str:
         """A stack slot made in the entry block."""
         name = self.name()
-        # an array type: SROA leaves counted allocas alone
-        held = f"[{count} x {type_text}]" if count != 1 else type_text
+        held = f"[{count} x {type_text}]" if count != 1 else type_text  # SROA leaves counted allocas alone
         self.entry.append(f"  {name} = alloca {held}" + (f", align {align}" if align else ""))
         return name
 

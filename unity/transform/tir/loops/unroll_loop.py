@@ -28,9 +28,8 @@ EXPLICIT = "pragma_unroll_explicit"
 
 _INSTRUCTIONS = ("T.ptx_", "T.tvm_")
 """Beginnings of the names of instructions of a device."""
-_COMPUTED = {"T.ptx_mma": (7, 9, 11), "T.ptx_ldmatrix": (4, 6)}
-"""Arguments of instructions of which LLVM makes registers or addresses when it has unrolled the loop. (Asynchronous copies are
-addressed better where each stands for itself.)"""
+_COMPUTED = {"T.ptx_mma": (7, 9, 11), "T.ptx_ldmatrix": (4, 6), "T.ptx_cp_async": (1, 3, 5)}
+"""Arguments of instructions that are registers, addresses or conditions: they may be computed."""
 _FOLD: dict[type, Visit] = {
     Add: lambda e: e if type(e.a) is not IntImm and type(e.b) is not IntImm else add(e.a, e.b),
     Sub: lambda e: e if type(e.b) is not IntImm else sub(e.a, e.b),
@@ -98,11 +97,20 @@ def _some_at_once(loop: For, count: int) -> Stmt:
     ty = prim_type(dtype_of(loop.loop_var))
     turn, each = Var(f"{loop.loop_var.name}_turn", ty), int_imm(count, ty)
     turns = floordiv(loop.extent, each)
-    together = seq(*_copies(loop, add(loop.min, mul(turn, each)), count))
+    first = add(loop.min, mul(turn, each))
+    together = seq(*_copies(loop, first, count)) if _instructs(loop) else _written_out_later(loop, first, each)
     done = mul(turns, each)
     rest = replace(loop, min=add(loop.min, done), extent=sub(loop.extent, done))
     main = replace(loop, loop_var=turn, min=int_imm(0, ty), extent=turns, body=together)
     return main if is_int(rest.extent, 0) else seq(main, rest)
+
+
+def _written_out_later(loop: For, first: Expr, extent: IntImm) -> For:
+    """A loop over iterations from a value on, which the code generator writes out."""
+    var = Var(f"{loop.loop_var.name}_next", loop.loop_var.ty)
+    body = Rewriter(_FOLD, {loop.loop_var: add(first, var)}, fresh=True)(loop.body)
+    zero = int_imm(0, extent.ty)
+    return replace(loop, loop_var=var, min=zero, extent=extent, body=body, annotations={"unroll": extent.value})
 
 
 def statement_count(body: Stmt) -> int:
