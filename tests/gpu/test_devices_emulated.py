@@ -129,6 +129,29 @@ def test_streams_that_come_and_go_leave_no_arenas(gpu, executable):
     assert (vm["main"](x).numpy() == three(x)).all()
 
 
+@pytest.mark.parametrize("handle", [3, 99, 12345, 0x5EEDFFF0, -1, 1 << 64, "s", None])
+def test_what_is_no_stream_is_told_where_it_is_given(handle: object) -> None:
+    """Before anything works on it: a driver may crash on such a handle. Those that every context has are taken."""
+    with emulated_gpu():
+        device = unity.cuda(0)
+        ended = device.create_raw_stream()
+        device.free_raw_stream(ended)
+        for given in (handle, ended):
+            for use in (
+                device.set_raw_stream,
+                device.sync,
+                device.free_raw_stream,
+                lambda s: device.use_stream(s).__enter__(),
+            ):
+                if given is not None or use not in (device.set_raw_stream, device.sync):
+                    with pytest.raises(unity.UnityError, match="is not a stream") as caught:
+                        use(given)
+                    assert caught.value.code == "E703" and caught.value.help
+        for own in (0, 1, 2):
+            with device.use_stream(own):
+                assert unity.tensor(np.ones(3), device=device).numpy().sum() == 3
+
+
 def test_memory_outlives_its_stream(gpu, executable):
     """Memory of a stream that was destroyed goes to the stream of whoever drops it; a real driver crashes on a destroyed one."""
     vm, device = VirtualMachine(executable, unity.cuda(0)), unity.cuda(0)

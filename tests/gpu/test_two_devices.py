@@ -63,17 +63,20 @@ def test_streams_belong_to_a_device(devices: list[unity.Device], executable: uni
     stream, own = first.create_raw_stream(), second.create_raw_stream()
     with first.use_stream(stream), second.use_stream(own):
         assert (machine["main"](X).numpy() == three(X)).all()
-    for refused in (second.set_raw_stream, second.free_raw_stream):
-        with pytest.raises(unity.UnityError, match=f"{stream:#x} is .* cuda:") as caught:
-            refused(stream)
-        assert caught.value.code == "E703" and caught.value.help
     with context(0).current():
         foreign = context(0).driver.get("cuStreamCreate", 1)  # of another library
-    with second.use_stream(foreign):
-        given = unity.tensor(X, device=second)
-        with pytest.raises(unity.UnityError, match="another device") as caught:
-            machine["main"](given)
-        assert caught.value.code == "E735"
+
+    def used(handle: int) -> None:
+        with second.use_stream(handle):
+            pass
+
+    for wrong in (stream, foreign):
+        for refused in (second.set_raw_stream, second.sync, second.free_raw_stream, used):
+            with pytest.raises(unity.UnityError, match=f"{wrong:#x} is .* cuda:") as caught:
+                refused(wrong)
+            assert caught.value.code == "E703" and caught.value.help
+    with first.use_stream(foreign):
+        assert (unity.VirtualMachine(executable, first)["main"](X).numpy() == three(X)).all()
     assert (machine["main"](X).numpy() == three(X)).all()
     for device, one in zip(devices, (stream, own)):
         device.free_raw_stream(one)

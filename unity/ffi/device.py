@@ -50,6 +50,7 @@ class DeviceStreams:
     ``current(index)``: that of the thread. ``choose(index, stream)`` makes one the thread's, None: the library's own choice again;
     it gives what was chosen before. ``order(index, first, then)`` makes a stream wait for what another one has been given.
     ``make(index)``, ``free(index, stream)``, ``wait(index, stream)``: a new one, the end of one, waiting for all its work.
+    ``require(index, stream)`` raises FFIError E703 for what is no stream of the device.
     """
 
     current: Callable[[int], int] = lambda index: 0
@@ -58,6 +59,7 @@ class DeviceStreams:
     make: Callable[[int], int] = _no_streams
     free: Callable[[int, int], None] = _no_streams
     wait: Callable[[int, int], None] = _no_streams
+    require: Callable[[int, int], None] = lambda index, stream: None
     default: int | None = None
     """DLPack's number of stream 0."""
 
@@ -136,7 +138,8 @@ CUDA_MEMORY = DeviceMemory(
     gate=lambda index: addressof(cuda_context(index).gate),
     streams=DeviceStreams(
         _of_context(Context.stream), _of_context(Context.set_stream), _of_context(Context.order), _of_context(Context.new_stream),
-        _of_context(Context.free_stream), _of_context(Context.synchronize_stream), 1,
+        _of_context(Context.free_stream), _of_context(Context.synchronize_stream),
+        _of_context(Context.require_stream), 1,
     ),
     alignment=16, fact=_of_context(Context.fact),
 )  # fmt: skip
@@ -190,10 +193,16 @@ class Device:
                            help="register the device with a DeviceMemory, or give unity.cpu()")  # fmt: skip
         return found
 
+    def _stream(self, stream: object) -> int:
+        """The handle of a stream of the device. Raises FFIError E703 for anything else."""
+        handle = stream_handle(stream)
+        self.memory.streams.require(self.index, handle)
+        return handle
+
     def sync(self, stream: object = None) -> None:
         """Wait until the device has done all that it was given, or all of a stream."""
         if stream is not None:
-            self.memory.streams.wait(self.index, stream_handle(stream))
+            self.memory.streams.wait(self.index, self._stream(stream))
         elif not self.host_memory:
             self.memory.synchronize(self.index)
 
@@ -245,12 +254,12 @@ class Device:
 
     def set_raw_stream(self, stream: object) -> None:
         """Make ``stream`` current in this thread: programs, copies and new memory are ordered by it. None: the default one."""
-        self.memory.streams.choose(self.index, None if stream is None else stream_handle(stream))
+        self.memory.streams.choose(self.index, None if stream is None else self._stream(stream))
 
     @contextmanager
     def use_stream(self, stream: object) -> Iterator[None]:
         """``set_raw_stream`` within a block. ``stream``: a handle, or a stream of torch, cupy or pycuda."""
-        before = self.memory.streams.choose(self.index, stream_handle(stream))
+        before = self.memory.streams.choose(self.index, self._stream(stream))
         try:
             yield
         finally:

@@ -11,13 +11,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import c_int
+from ctypes import c_int, c_void_p
 from typing import Any
 from weakref import WeakSet
 
 from ...support.errors import DeviceError, FFIError
 from ...support.forking import fork_lock
-from .driver import CURRENT, SUCCESS, Driver, driver_in_use
+from .driver import CURRENT, INVALID_HANDLE, SUCCESS, Driver, driver_in_use
 from .staging import Staging
 
 _LOCK, _EVENT_LOCK = fork_lock(), fork_lock()
@@ -27,6 +27,10 @@ _ATTRIBUTES = {
     "compute_capability_minor": 76, "max_shared_memory_per_multi_processor": 81, "max_shared_memory_per_block_optin": 97,
 }  # fmt: skip
 """Numbers of a device's attributes. Source: CUdevice_attribute of cuda.h."""
+LAST_DEFAULT_STREAM = 2
+"""The streams that every context has: 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD."""
+LEAST_ADDRESS = 1 << 16
+"""Linux gives no memory below; handles are addresses."""
 
 
 class Context:
@@ -172,17 +176,31 @@ class Context:
         return chosen
 
     def set_stream(self, stream: int | None) -> int | None:
-        """Make the stream of a handle the thread's current one, or unset it (None). Returns the former one. Raises FFIError
-        E703 for a stream that another device has made."""
-        others = [index for index, one in self.driver.contexts.items() if one is not self and stream in one.made]
-        if others:
-            raise FFIError("E703", f"{stream:#x} is a stream of cuda:{others[0]}, and cuda:{self.index} has streams of its own",
-                           help=f"unity.cuda({self.index}).create_raw_stream() makes one")  # fmt: skip
+        """Make the stream of a handle the thread's current one, or unset it (None). Returns the former one."""
         thread = _THREADS.state
         before = thread.streams.get(self)
         thread.streams[self] = stream
         thread.record[1] = 0
         return before
+
+    def require_stream(self, stream: int) -> None:
+        """Raise FFIError E703 for a handle that is no stream, or one of another device: later calls may crash on it."""
+        if stream <= LAST_DEFAULT_STREAM or stream in self.made:
+            return
+        help = f"unity.cuda({self.index}).create_raw_stream() makes one, torch.cuda.Stream() another"
+        owner = c_void_p()
+        if (
+            stream < LEAST_ADDRESS
+            or self.driver.status("cuStreamGetCtx", stream, ctypes.byref(owner)) == INVALID_HANDLE
+        ):
+            raise FFIError("E703", f"{stream:#x} is not a stream of cuda:{self.index}, or was freed", help=help)
+        for index, one in self.driver.contexts.items():
+            if one is not self and owner.value == one.handle:
+                raise FFIError(
+                    "E703",
+                    f"{stream:#x} is a stream of cuda:{index}, and cuda:{self.index} has streams of its own",
+                    help=help,
+                )
 
     @contextmanager
     def use_stream(self, stream: int) -> Iterator[int]:

@@ -49,6 +49,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuStreamDestroy_v2": (c_void_p,),
     "cuStreamSynchronize": (c_void_p,),
     "cuStreamQuery": (c_void_p,),
+    "cuStreamGetCtx": (c_void_p, c_void_p),
     "cuStreamIsCapturing": (c_void_p, c_void_p),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
     "cuEventCreate": (c_void_p, c_uint),
@@ -73,7 +74,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 """Types of the arguments of each function; each returns a status. Source: cuda.h of CUDA 13.0."""
 
-SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_FOUND = 0, 1, 2, 500
+SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_HANDLE, NOT_FOUND = 0, 1, 2, 400, 500
 LOST = frozenset((214, 220, 226, 700, 702, 709, 710, *range(714, 720)))
 """Statuses after which every call in a context fails: memory errors, and illegal operations of kernels."""
 IMAGE = frozenset((200, 209, 218, 220, 221, 222, 223, 225, 300, 301, NOT_FOUND)) - LOST

@@ -94,6 +94,9 @@ class Streams:
     def cuStreamCreate(self, out: int, flags: int) -> None:
         self._streams.store(out, self._contexts.current_device())
 
+    def cuStreamGetCtx(self, stream: int, out: int) -> None:
+        write(out, ctypes.c_void_p, self._streams[stream].handle)
+
     def cuStreamDestroy_v2(self, stream: int) -> None:
         self._queue(stream).finish()
         self._queues.pop((self._streams.drop(stream), stream), None)

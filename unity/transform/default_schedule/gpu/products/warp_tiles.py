@@ -86,9 +86,9 @@ def kernel(product: Product, form: Form, tile: WarpTile, left: Side, right: Side
     ]
     ahead = tile.stages - 1
     notes = {
-        "software_pipeline_stage": [0, 0, ahead],
-        "software_pipeline_order": [0, 1, 2],
-        "software_pipeline_async_stages": [0],
+        "software_pipeline_stage": (0, 0, ahead),
+        "software_pipeline_order": (0, 1, 2),
+        "software_pipeline_async_stages": (0,),
     }
 
     def block(pos: Position) -> Stmt:
