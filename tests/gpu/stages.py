@@ -24,6 +24,16 @@ def copied(mod: IRModule) -> IRModule:
     return again
 
 
+def lowered(mod: IRModule) -> IRModule:
+    """The kernels of a scheduled module, which verifies, prints and parses back the same before and after every pass."""
+    copied(mod)
+    for step in GPU_PIPELINE:
+        before, mod = mod, step(mod)
+        if mod is not before:
+            copied(mod)
+    return mod
+
+
 def through(
     mod: IRModule,
     inputs: Sequence[object],

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
+from stages import lowered
 
 import unity
 from unity.ffi.targets.target import Target
@@ -20,7 +21,6 @@ from unity.ir.interpret.threads import ThreadedInterpreter, has_kernels
 from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import InterpreterError, TypeRuleError
-from unity.target import GPU_PIPELINE
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.infra.backend import backend_of
@@ -115,7 +115,7 @@ def test_programs_of_operators(case: Any, symbolic: bool) -> None:
     except InterpreterError as problem:
         assert symbolic and problem.code == "E317"
         pytest.skip("sizes that are broadcast must be known")
-    interpreter = ThreadedInterpreter(GPU_PIPELINE(mod), None, 1 << 14, traffic=False)
+    interpreter = ThreadedInterpreter(lowered(mod), None, 1 << 14, traffic=False)
     got = as_numpy(interpreter.run("main", *arrays))
     assert not interpreter.log.findings, "\n".join(map(str, interpreter.log.findings.values()))
     for g, e in zip(got, expected) if isinstance(got, list) else [(got, expected)]:

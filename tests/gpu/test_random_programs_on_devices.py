@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
+from stages import lowered as by_stages
 
 import unity
 from unity.ir.interpret import run
@@ -23,8 +24,8 @@ from unity.ir.module import IRModule
 from unity.ir.node import replace
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.target import GPU_PIPELINE
 from unity.testing import emulated_gpu
+from unity.vm import stages
 
 sys.path += [str(Path(__file__).parents[1] / room) for room in ("property", "op", "target")]
 from fuzz import SEED, TIMES
@@ -42,7 +43,10 @@ def programs(seeds: range, arch: str) -> None:
     """Tensor programs with loops, conditions, tables, vectors and blocks, against the interpreter."""
     cases = {f"f{seed}": random_case(seed) for seed in seeds}
     funcs = {name: replace(case.func, attrs={**case.func.attrs, "global_symbol": name}) for name, case in cases.items()}
-    compiled = unity.compile(IRModule(funcs, {}, {}), target=f"cuda -arch={arch}")
+    mod, config = parse(IRModule(funcs, {}, {}).script()), stages.configure(f"cuda -arch={arch}")
+    with config.target:
+        by_stages(stages.schedule(stages.graph(stages.check(mod, config), config), config))
+    compiled = unity.compile(mod, target=config.target)
     with device_or_emulated(arch, launched=False, traffic=False, late=True):
         machine = unity.VirtualMachine(compiled, unity.cuda(0))
         for name, case in cases.items():
@@ -71,7 +75,7 @@ def kernel(seed: int, arch: str) -> None:
     except UnityError as refused:
         assert not right and refused.code < "E9" and refused.help, f"{refused}\n{text}"
         return
-    lowered, lowers = checked(GPU_PIPELINE(mod), arguments)
+    lowered, lowers = checked(by_stages(mod), arguments)
     assert lowers or not right, text
     given = copy.deepcopy(arguments)
     with emulated_gpu(arch, traffic=False) as gpu:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stages import lowered
 
 import unity
 from unity.ffi.dtype import DataType
@@ -114,6 +115,12 @@ def compared(check: Callable[..., Any], n: int, m: int, k: int, turned: str, dty
 @pytest.mark.parametrize("n,m,k,turned,dtype,out,symbols", CASES)
 def test_any_size_and_layout(n: int, m: int, k: int, turned: str, dtype: str, out: str, symbols: str) -> None:
     run(n, m, k, turned, dtype, out, symbols)
+
+
+def test_every_stage_prints() -> None:
+    func, _ = scheduled(product(64, 64, 256, "", "float16", "float16"), Machine(gpu=GpuMachine(processors=1)))
+    assert "software_pipeline_stage" in func.script()
+    assert "T.ptx_mma" in lowered(unity.IRModule({"main": func}, {}, {})).script()
 
 
 @pytest.mark.parametrize("symbols", ["", "nmk"])

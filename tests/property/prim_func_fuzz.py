@@ -209,7 +209,7 @@ class Fuzzer:
     def float_expr(self, dtype: str, depth: int) -> Expr:
         x, y, ty = self.expr(dtype, depth - 1), self.expr(dtype, depth - 1), prim_type(dtype)
         if dtype in NARROW:  # more than one rounding would be left to the backend
-            return self.rng.choice((Min, Max))(x, y, ty) if self.chance(0.5) else b.intrinsic("fabs", x)
+            return self.rng.choice((Min, Max))(x, y, ty) if self.chance(0.5) else b.intrinsic("abs", x)
         roll = self.rng.random()
         if roll < 0.6:
             return self.rng.choice((Add, Sub, Mul, Div, Min, Max, Add, Mul))(x, y, ty)
@@ -220,7 +220,7 @@ class Fuzzer:
                 b.intrinsic("isnan", y), b.const(-1.0, dtype), y, ty
             )  # the sign of a computed NaN is nobody's business
             return b.intrinsic("copysign", x, sign) if self.chance(0.5) else b.intrinsic("nextafter", x, y)
-        return b.intrinsic(self.rng.choice(("floor", "ceil", "trunc", "round", "nearbyint", "fabs", "sqrt")), x)
+        return b.intrinsic(self.rng.choice(("floor", "ceil", "trunc", "round", "nearbyint", "abs", "sqrt")), x)
 
     def int_expr(self, dtype: str, depth: int) -> Expr:
         x, y, ty = self.expr(dtype, depth - 1), self.expr(dtype, depth - 1), prim_type(dtype)

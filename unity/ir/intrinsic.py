@@ -40,7 +40,7 @@ UNARY_MATH = _rows(1, "same",
     acosh="Inverse hyperbolic cosine.", atanh="Inverse hyperbolic tangent.", erf="Error function.",
     sigmoid="1 / (1 + exp(-x)).", floor="Largest integer not above x.", ceil="Smallest integer not below x.",
     trunc="Integer part.", round="Nearest integer, halves to even.", nearbyint="Nearest integer, halves to even.",
-    fabs="Absolute value of a float.", abs="Absolute value.",
+    abs="Absolute value.",
 )  # fmt: skip
 BINARY_MATH = _rows(2, "same",
     pow="x to the power y.", atan2="Angle of the point (second, first argument), in radians.",

@@ -1290,8 +1290,6 @@ class float64x32(_Value):
 class float64x64(_Value):
     """64 lanes of float64."""
 
-fabs = abs
-
 tvm_call_packed = call_packed
 
 sblock = block
@@ -1311,6 +1309,8 @@ broadcast = Broadcast
 shuffle = Shuffle
 
 select = Select
+
+fabs = abs
 
 power = pow
 

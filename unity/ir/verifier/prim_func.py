@@ -232,8 +232,12 @@ class PrimVerifier:
         self._buffer_fields(stmt.buffer)
         self._define_var(stmt.buffer.data)
         self._define_buffer(stmt.buffer)
-        if isinstance(stmt, AllocConst) and stmt.data.data_type is not stmt.buffer.dtype.element:
+        if not isinstance(stmt, AllocConst):
+            return
+        if stmt.data.data_type is not stmt.buffer.dtype.element:
             self.report.add("E341", f"{stmt.buffer.name} is {stmt.buffer.dtype.name}, its data {stmt.data.dtype}", stmt)
+        if stmt.data.shape != tuple([getattr(extent, "value", extent) for extent in stmt.buffer.shape]):
+            self.report.add("E341", f"{stmt.buffer.name} has another shape than its data, {stmt.data.shape}", stmt)
 
     def _decl(self, stmt: DeclBuffer) -> None:
         if stmt.buffer.data not in self.expr.vars:

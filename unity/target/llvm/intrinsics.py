@@ -311,7 +311,7 @@ INTRINSICS["T.q_multiply_shift_per_axis"] = fixed_point.q_multiply_shift_per_axi
 INTRINSICS.update({
     "T.bitwise_and": _bitwise("and"), "T.bitwise_or": _bitwise("or"), "T.bitwise_xor": _bitwise("xor"),
     "T.bitwise_not": _bitwise_not, "T.shift_left": shift(True), "T.shift_right": shift(False),
-    "T.abs": _absolute, "T.fabs": _absolute, "T.floor": _rounding("floor"), "T.ceil": _rounding("ceil"),
+    "T.abs": _absolute, "T.floor": _rounding("floor"), "T.ceil": _rounding("ceil"),
     "T.trunc": _rounding("trunc"), "T.round": _rounding("round"), "T.nearbyint": _rounding("nearbyint"),
     "T.isnan": _predicate("isnan", False), "T.isinf": _predicate("isinf", False),
     "T.isfinite": _predicate("isfinite", True), "T.isnullptr": _is_null, "T.reinterpret": _reinterpret,

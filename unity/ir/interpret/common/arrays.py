@@ -237,7 +237,7 @@ UNARY: dict[str, Function] = {
     "exp10": lambda x: np.power(10.0, x), "rsqrt": lambda x: np.divide(1.0, np.sqrt(x)), "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "erf": elementwise(math.erf), "erfc": elementwise(math.erfc), "sigmoid": _sigmoid, "round": np.rint,
-    "nearbyint": np.rint, "rint": np.rint, "fabs": np.abs, "abs": np.abs, "tgamma": elementwise(math.gamma),
+    "nearbyint": np.rint, "rint": np.rint, "abs": np.abs, "tgamma": elementwise(math.gamma),
     "lgamma": elementwise(math.lgamma),
 }  # fmt: skip
 BINARY: dict[str, Function] = {

@@ -25,7 +25,7 @@ from ...tir.analysis.eager import is_eager, reads_anyway
 from ...tir.analysis.loop_nests import is_choice
 
 _COSTLY = MATH_CALLS - {
-    f"T.{name}" for name in ("floor", "ceil", "trunc", "round", "nearbyint", "fabs", "abs", "copysign", "sqrt")
+    f"T.{name}" for name in ("floor", "ceil", "trunc", "round", "nearbyint", "abs", "copysign", "sqrt")
 }
 """Functions that are worth a branch around them."""
 _GUARDED = {"T.shift_left", "T.shift_right"}

@@ -29,7 +29,7 @@ from ...schedule.rewrites.inline_blocks import Definition, definition, inline_re
 from ...tir.analysis.loop_nests import slope
 
 CHEAP_CALLS = frozenset([
-    "T.if_then_else", "T.fabs", "T.abs", "T.floor", "T.ceil", "T.trunc", "T.round", "T.nearbyint", "T.isnan", "T.isinf",
+    "T.if_then_else", "T.abs", "T.floor", "T.ceil", "T.trunc", "T.round", "T.nearbyint", "T.isnan", "T.isinf",
     "T.isfinite", "T.likely", "T.fma", "T.copysign", "T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not",
     "T.shift_left", "T.shift_right", "T.reinterpret",
 ])  # fmt: skip

@@ -11,6 +11,7 @@ import math
 
 from ....arith.views import elements_of
 from ....ffi.dtype import DataType
+from ....ffi.tensor import Tensor
 from ....ir.buffer import Buffer
 from ....ir.build import add, cast, const, dtype_of, mul, ramp
 from ....ir.expr import Call, IntImm, Var
@@ -124,6 +125,8 @@ class _Flattener:
         flat = self.flat_of(node.buffer)
         if type(node) is not DeclBuffer and node.buffer.data in self.handed_on:
             return seq(node, DeclBuffer(flat))  # a registered function sees it in its own shape
+        if type(node) is AllocConst:
+            return replace(node, buffer=flat, data=Tensor(node.data.numpy().reshape(-1)))
         return replace(node, buffer=flat)
 
 
