@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from typing import Any
@@ -125,22 +126,35 @@ def test_data_types_make_constants_outside_of_script() -> None:
 
 PATHS = {
     "unity.s_tir": "unity.tir", "unity.s_tir.meta_schedule": "unity.meta_schedule", "unity.tirx": "unity.tir",
-    "unity.nd": "unity.runtime", "unity.ir.transform": "unity.transform", "unity.ir.instrument": "unity.instrument",
+    "unity.nd": "unity.runtime", "unity.script.tirx": "unity.script.tir", "unity.script.s_tir": "unity.script.tir",
+    "unity.tirx.expr": "unity.tir", "unity.ir.transform": "unity.transform", "unity.ir.instrument": "unity.instrument",
 }  # fmt: skip
 EACH_FIRST = """
-import os, unity
+import importlib, os, pkgutil, unity
 for first, module, same in [(use + name, name, same) for name, same in {paths}.items() for use in ("import ", "")]:
     child = os.fork()
     if not child:
         exec(f"{{first}}; import {{module}}; from {{module}} import *; import {{same}}; assert {{module}} is {{same}}")
+        package = importlib.import_module(same)
+        for found in pkgutil.iter_modules(getattr(package, "__path__", ())):  # what lies in it, by the other name first
+            below = importlib.import_module(f"{{module}}.{{found.name}}")
+            assert below is importlib.import_module(f"{{same}}.{{found.name}}"), found.name
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, first
 """
 
 
 def test_paths_of_other_versions_import() -> None:
-    """Each path as the first that a process imports, or asks for."""
+    """Each path as the first that a process imports, or asks for; no file is read a second time for it."""
     subprocess.run([sys.executable, "-c", EACH_FIRST.format(paths=PATHS)], check=True)
+
+
+def test_families_of_operators_import() -> None:
+    lines = "from unity.relax.op import add, nn; from unity.relax.op.nn import relu; from unity.topi.nn import conv2d"
+    same = "import unity.relax.op.nn; assert unity.relax.op.nn is nn and nn.relu is relu and unity.topi.nn.conv2d is conv2d"
+    subprocess.run([sys.executable, "-c", f"{lines}; {same}"], check=True)
+    with pytest.raises(ImportError):
+        importlib.import_module("unity.relax.op.nn.rellu")
 
 
 def test_every_intrinsic_is_a_function_of_tir() -> None:

@@ -19,7 +19,7 @@ from ..op.common.gradients import register_te_gradient
 from ..op.common.table import Builders, constant as const
 from ..op.composite import COMPOSITES
 from ..support.arguments import make_public, public
-from ..support.lazy import lazy_names, same_module
+from ..support.lazy import lazy_names
 from .calls import *  # noqa: F403
 from .calls import CALLS, __all__ as _CALLS
 from .mutator import PyExprMutator
@@ -45,6 +45,7 @@ def _operator(path: str) -> Any:
 
 
 op = Builders("R", _operator, lambda: [*OPERATORS, *COMPOSITES])
+op.importable(f"{__name__}.op")
 
 if TYPE_CHECKING:
     from ..vm.executable.executable import Executable, Executable as VMExecutable
@@ -75,4 +76,3 @@ def __dir__() -> list[str]:
 
 
 make_public(globals(), __all__)
-same_module(__name__, "block_builder expr struct_info ty")

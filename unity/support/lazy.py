@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.abc
 import importlib.util
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -102,11 +104,32 @@ def absent_names(module: str, instead: Mapping[str, str], others: Find | None = 
     return find
 
 
-def same_module(package: str, names: str) -> None:
-    """Let a package be imported by names of modules too in which TVM has what is in the package itself: ``tvm.relax.expr``."""
-    for name in names.split():
-        sys.modules[f"{package}.{name}"] = sys.modules[package]
-        setattr(sys.modules[package], name, sys.modules[package])
+OTHER_NAMES = {
+    "unity.nd": "unity.runtime", "unity.tirx": "unity.tir", "unity.s_tir": "unity.tir",
+    "unity.script.tirx": "unity.script.tir", "unity.script.s_tir": "unity.script.tir",
+    "unity.ir.instrument": "unity.instrument", "unity.ir.transform": "unity.transform",
+    "unity.tir.meta_schedule": "unity.meta_schedule",
+    **{f"unity.tir.{name}": "unity.tir" for name in ("buffer", "expr", "function", "op", "stmt")},
+    **{f"unity.relax.{name}": "unity.relax" for name in ("block_builder", "expr", "struct_info", "ty")},
+}  # fmt: skip
+"""Modules by the names that other versions of TVM have for them, to import from."""
+
+
+class OtherNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds modules by ``OTHER_NAMES``, and what lies in packages by them: the module itself, no second one made of its file."""
+
+    def name(self, other: str) -> str:
+        """The name of a module by another one; "" for all that is none."""
+        package, _, own = other.rpartition(".")
+        return OTHER_NAMES.get(other) or (f"{found}.{own}" if package and (found := self.name(package)) else "")
+
+    def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
+        """A module by another name."""
+        return ModuleSpec(fullname, self) if fullname.startswith("unity.") and self.name(fullname) else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module in the place of the empty one that the import made."""
+        sys.modules[module.__name__] = importlib.import_module(self.name(module.__name__))
 
 
 def import_all(*packages: ModuleType) -> None:

@@ -35,7 +35,7 @@ from ..ir.types import VOID_TYPE, Expr, PointerType, Type, prim_type
 from ..relax.nodes import makes
 from ..support.arguments import make_public, public
 from ..support.errors import ScheduleError, TypeRuleError
-from ..support.lazy import lazy_names, same_module
+from ..support.lazy import lazy_names
 from ..te.tensor import shape_of
 from ..transform.schedule import Schedule, Trace
 from ..transform.schedule.core.tensor_intrin import TensorIntrin
@@ -226,7 +226,7 @@ def _intrinsic(name: str) -> Callable[..., Any]:
 _module, _ = lazy_names(
     __name__,
     {"build": "..vm.build:build"}
-    | {name: f".{name}:" for name in ("analysis", "meta_schedule", "schedule", "stmt_functor", "transform")},
+    | {name: f".{name}:" for name in ("analysis", "schedule", "stmt_functor", "transform")},
 )
 
 
@@ -253,4 +253,3 @@ def __dir__() -> list[str]:
 
 
 make_public(globals(), __all__)
-same_module(__name__, "buffer expr function op stmt")

@@ -177,6 +177,8 @@ def _find(path: str) -> Any:
 
 
 _TOPI = Builders("topi", _find, lambda: [f"topi.{name}" for name in _ALL])
+for _family in {name.partition(".")[0] for name in _ALL if "." in name}:
+    getattr(_TOPI, _family).importable(f"{__name__}.{_family}")
 
 
 def __getattr__(name: str) -> Any:

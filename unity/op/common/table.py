@@ -5,10 +5,12 @@ Here: binding of arguments to parameters, conversion of Python values to express
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import numpy as np
 
@@ -253,7 +255,16 @@ class Builders:
     ) -> None:
         self._path, self._find, self._paths = path, find, paths
 
+    def importable(self, name: str) -> None:
+        """Let import statements find the operators in a module of this name: ``from unity.relax.op.nn import relu``."""
+        sys.modules[name] = cast(ModuleType, self)
+        for part in dir(self):
+            if f"{self._path}.{part}" not in self._paths():
+                getattr(self, part).importable(f"{name}.{part}")
+
     def __getattr__(self, name: str) -> Builders:
+        if name.startswith("__"):  # which Python asks modules and other objects for
+            raise AttributeError(name)
         path = f"{self._path}.{name}"
         found = self._find(path)
         if found is None:
