@@ -67,18 +67,21 @@ def knots(edges: dict[Path, set[Path]]) -> Iterator[list[str]]:
 
 def longest_chain(trees: dict[Path, ast.Module]) -> tuple[int, str]:
     """The longest line of inheritance among classes of the package, errors and warnings aside."""
-    bases: dict[tuple[Path, str], list[str]] = {}  # a name may stand for another class in another module
+    bases: dict[tuple[Path, str], list[tuple[Path, str]]] = {}
     for path, tree in trees.items():
+        imported: dict[str, tuple[Path, str]] = {}
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not node.name.endswith(("Error", "Warning")):
-                bases[path, node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            if isinstance(node, ast.ImportFrom) and node.level:
+                home = path.parents[node.level - 1].joinpath(*(node.module or "").split(".")).with_suffix(".py")
+                imported |= {alias.asname or alias.name: (home, alias.name) for alias in node.names}
+            elif isinstance(node, ast.ClassDef) and not node.name.endswith(("Error", "Warning")):
+                named = [base.id for base in node.bases if isinstance(base, ast.Name)]
+                bases[path, node.name] = [imported.get(name, (path, name)) for name in named]
 
-    def length(path: Path, name: str) -> int:
-        if (path, name) in bases:
-            return 1 + max([length(path, base) for base in bases[path, name]], default=0)
-        return max([length(home, name) for home, known in bases if known == name], default=0)
+    def length(place: tuple[Path, str]) -> int:
+        return 1 + max([length(base) for base in bases[place]], default=0) if place in bases else 0
 
-    return max([(length(*place), place[1]) for place in bases], default=(0, ""))
+    return max([(length(place), place[1]) for place in bases], default=(0, ""))
 
 
 def main() -> int:

@@ -7,11 +7,13 @@ is not an array holds for all lanes or for none: so a program of one thread runs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ....support.errors import InterpreterError
+from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Call, GlobalVar, IntImm, Op, Var
 from ...stmt import (
@@ -20,6 +22,7 @@ from ...stmt import (
     AssertStmt,
     AttrStmt,
     Bind,
+    Block,
     BlockRealize,
     Break,
     BufferStore,
@@ -34,7 +37,7 @@ from ...stmt import (
     While,
 )  # fmt: skip
 from .arrays import Value, holder, limits
-from .blocks import BlockCompiler, Run
+from .blocks import Effect, Run, allocate, constant, declaration, realize
 from .expressions import Closure, Env, ExprCompiler, split, union_lanes
 
 Both = Callable[[Run, Env, Run, Env], tuple[Env, Env]]
@@ -64,19 +67,25 @@ class Loop:
         return live
 
 
-class StmtCompiler(BlockCompiler):
+class StmtCompiler:
     """Compiles the statements of one function; memory and threads are left to its subclasses."""
 
+    pointer: ClassVar[type]
+    """An address: ``pointer.view(dtype, shape, strides, base, name)`` is the buffer there."""
+
     def __init__(self, expr: ExprCompiler, tick: Callable[[Any], None] | None) -> None:
-        super().__init__(expr)
+        self.expr = expr
+        self.bound: list[Var] = []
+        """Variables that have a value at the place being compiled."""
         self.tick = tick
         """Told of every iteration of a loop."""
         self.loops: list[Loop] = []
         self.handlers: dict[type, Callable[[Any], Run]] = {
             SeqStmt: self._seq, For: self.loop, While: self._while, IfThenElse: self._if, Bind: self._bind,
-            BufferStore: self.store, Evaluate: self._evaluate, AllocBuffer: self.alloc, AllocConst: self.constant,
-            DeclBuffer: self.declaration, AttrStmt: self.attribute, AssertStmt: self._assert, BlockRealize: self.realize,
+            BufferStore: self.store, Evaluate: self._evaluate, AttrStmt: self.attribute, AssertStmt: self._assert,
             Break: self._break, Continue: self._continue, Return: self._return,
+            AllocBuffer: partial(allocate, self), AllocConst: partial(constant, self),
+            DeclBuffer: partial(declaration, self), BlockRealize: partial(realize, self),
         }  # fmt: skip
 
     def visit(self, stmt: Stmt) -> Run:
@@ -94,6 +103,21 @@ class StmtCompiler(BlockCompiler):
     def store(self, stmt: BufferStore) -> Run:
         """A store into a buffer."""
         raise NotImplementedError
+
+    def allocation(self, buffer: Buffer) -> Effect:
+        """Closure giving a buffer memory in which nothing is written."""
+        raise NotImplementedError
+
+    def address_of(self, data: np.ndarray, name: str) -> Any:
+        """The address of constant data."""
+        raise NotImplementedError
+
+    def guard(self, block: Block) -> tuple[Any, Callable[[Env], Any]] | None:
+        """Key and maker of what watches over the accesses of a running block."""
+        return None
+
+    def unguard(self) -> None:
+        """The innermost guarded block ends here."""
 
     def attribute(self, stmt: AttrStmt) -> Run:
         """An attribute."""

@@ -17,6 +17,7 @@ from ...expr import Var
 from ...function import PrimFunc
 from ...types import PrimType
 from ...walk import free_vars
+from ..common.blocks import view_maker
 from ..common.numbers import caster, python_type
 from .machine import Machine
 from .memory import Memory, Pointer, View
@@ -34,7 +35,7 @@ class CompiledPrimFunc:
         self.makers: dict[Buffer, Callable[[Env, Pointer], View]] = {}
         self.body = self.statements.visit(init_empty_reductions(fn.body))
         for buffer in fn.buffer_map.values():
-            self.makers[buffer] = self.statements.view_maker(buffer)
+            self.makers[buffer] = view_maker(self.statements.expr, buffer)
 
     def statement_compiler(self, machine: Machine) -> StmtCompiler:
         """The compiler of the body's statements."""

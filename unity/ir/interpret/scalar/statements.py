@@ -13,7 +13,7 @@ from ...build import dtype_of
 from ...expr import Call
 from ...scalar import IterVar
 from ...stmt import AttrStmt, Block, Break, BufferStore, For, Stmt, turned_loop
-from ..common.blocks import Run
+from ..common.blocks import Run, view_maker
 from ..common.expressions import Closure, Env, lanes_of
 from ..common.statements import StmtCompiler as SharedCompiler
 from .expressions import ExprCompiler, GuardKey
@@ -117,7 +117,7 @@ class StmtCompiler(SharedCompiler):
     def allocation(self, buffer: Buffer) -> Callable[[Env], None]:
         """Closure giving a buffer fresh memory."""
         self.expr.declare(buffer)
-        make = self.view_maker(buffer)
+        make = view_maker(self.expr, buffer)
         shape = [self.expr.visit(e) for e in buffer.shape]
         strides = [self.expr.visit(e) for e in buffer.strides]
         base = self.expr.visit(buffer.elem_offset) if buffer.elem_offset is not None else None

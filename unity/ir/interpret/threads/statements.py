@@ -19,7 +19,7 @@ from ...scalar import CommReducer, IterVar
 from ...stmt import AttrStmt, BufferStore, For, IfThenElse, Stmt
 from ...walk import collect
 from ..common.arrays import Value, limits
-from ..common.blocks import Run
+from ..common.blocks import Run, view_maker
 from ..common.expressions import Closure, Env, union_lanes
 from ..common.statements import Both, Loop, StmtCompiler as SharedCompiler
 from ..scalar.memory import Memory
@@ -85,7 +85,7 @@ class StmtCompiler(SharedCompiler):
                 "E368", f"{buffer.name} is allocated inside a kernel in scope {buffer.scope!r}", buffer.span,
                 help="inside a kernel there is shared, shared.dyn, warp, local and wmma memory",
             )  # fmt: skip
-        shape, make = [self.expr.index(e) for e in buffer.shape], self.view_maker(buffer)
+        shape, make = [self.expr.index(e) for e in buffer.shape], view_maker(self.expr, buffer)
         open_virtual, statics = self.open_virtual, self.statics
 
         def run(mask: Mask) -> None:
