@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from unity.cli.main import main
 from unity.ir.function import PrimFunc
 from unity.meta_schedule.builder import LocalBuilder
 from unity.meta_schedule.cost_model.traffic import TrafficModel, traffic_of
-from unity.meta_schedule.runner import EvaluatorConfig, LocalRunner
+from unity.meta_schedule.runner import EvaluatorConfig, LocalRunner, RunnerFuture, RunnerInput, RunnerResult
 from unity.meta_schedule.space.sketch import choices_in
 from unity.script import parse
 from unity.support.errors import ScheduleError
@@ -123,6 +125,45 @@ def test_a_queue_is_written_and_worked_off(tmp_path: Path, capsys: Any) -> None:
     assert [record.verdict for record in records].count("trial") == 4
     assert len([record for record in records if record.run_secs]) == len(records)
     assert len(ms.MeasureQueue(queue)) == 0 and ms.MeasureQueue(queue).tasks() == []
+
+
+class Clock(ms.Runner):
+    """The first candidate that is no default takes half of the default's time, others twice as long."""
+
+    fast = b""
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        return [RunnerFuture(lambda: True, partial(self.one, given)) for given in runner_inputs]
+
+    def one(self, given: RunnerInput) -> RunnerResult:
+        code = Path(given.artifact_path).read_bytes()
+        if given.artifact_path == (given.reference or given).artifact_path:
+            return RunnerResult([1.0], None, [1.0])
+        self.fast = self.fast or code
+        return RunnerResult([0.5 if code == self.fast else 2.0], None, [1.0])
+
+
+class Interrupt(ms.MeasureCallback):
+    at_once, heard = True, 0
+
+    def apply(self, *_: Any) -> None:
+        self.heard += 1
+        if self.heard == 3:
+            raise KeyboardInterrupt
+
+
+def test_a_queue_goes_on_after_an_interrupt(tmp_path: Path, capsys: Any) -> None:
+    """What waits stays in the file, and the last verdict is about what was measured before as well."""
+    queue, runner = tmp_path / "queue.db", Clock()
+    ms.tune_tir(product(12, 9, 17), "llvm", None, 9, queue=queue, seed=0)
+    parts: dict[str, Any] = {"runner": runner, "num_trials_per_iter": 2}
+    stopped = [*ms.MeasureCallback.create("default"), Interrupt()]
+    ms.work_off(queue, tmp_path, measure_callbacks=stopped, **parts)
+    assert 9 > len(ms.MeasureQueue(queue)) > 5 and len(ms.MeasureQueue(queue).tasks()) == 1
+    records = ms.work_off(queue, tmp_path, **parts).get_all_tuning_records()
+    assert [record.verdict for record in records].count("trial") == 10, "the default and nine, none of them twice"
+    assert ms.MeasureQueue(queue).tasks() == [] and records[-1].verdict == "kept"
+    assert min(records[-1].run_secs or [1.0]) == 0.5
 
 
 def test_commands(tmp_path: Path, capsys: Any) -> None:

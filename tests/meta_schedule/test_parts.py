@@ -1,5 +1,6 @@
 """The parts of a search under TVM's names: derived from, found by name, given to spaces, each task with its own."""
 
+import functools
 import itertools
 import random
 from pathlib import Path
@@ -36,18 +37,80 @@ def test_every_part_is_a_class_to_derive_from(name):
     assert ms.derived_object(part) is part
 
 
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_no_part_says_what_it_lacks(name):
+    part = getattr(ms, name)
+    with pytest.raises(ScheduleError, match=rf"E401.*3 \(int\) is no {part.what}: it has no \w+"):
+        part.create(3)
+
+
+def test_parts_as_tvm_makes_them():
+    """Without a name the usual part, spaces of a kind of targets, functions as spaces and databases, one callback for a list."""
+    for part, made in (
+        (ms.SpaceGenerator, ms.PostOrderApply),
+        (ms.SearchStrategy, ms.search_strategy.EvolutionarySearch),
+        (ms.Builder, ms.builder.LocalBuilder),
+        (ms.Runner, ms.runner.LocalRunner),
+        (ms.TaskScheduler, ms.task_scheduler.GradientBased),
+    ):
+        assert type(part.create()) is made
+    for name in ("llvm", "cuda", "cuda-tensorcore"):
+        assert len(ms.SpaceGenerator.create(name).sch_rules) == len(ms.ScheduleRule.create(name))
+    assert type(ms.SpaceGenerator.create(functools.partial(print, "scheduled"))) is ms.ScheduleFn
+    assert type(ms.Database.create(lambda sch: True)) is ms.database.ScheduleFnDatabase
+    callback = ms.measure_callback.AddToDatabase()
+    assert ms.MeasureCallback.create(callback) == ms.MeasureCallback.create([callback]) == [callback]
+    for space in ({"sch_rules": "gpu"}, {"postprocs": "gpu"}, {"mutator_probs": "gpu"}):
+        with pytest.raises(ScheduleError, match="no kind of targets 'gpu'"):
+            ms.PostOrderApply(**space)
+
+
+@ms.derived_object
+class Records(ms.database.PyDatabase):
+    """A database with what TVM's have to have."""
+
+    def __init__(self):
+        self.workloads, self.records = [], []
+
+    def has_workload(self, mod):
+        return any([unity.ir.structural_equal(mod, one.mod) for one in self.workloads])
+
+    def commit_workload(self, mod):
+        self.workloads.append(ms.database.Workload(mod))
+        return self.workloads[-1]
+
+    def commit_tuning_record(self, record):
+        self.records.append(record)
+
+    def get_all_tuning_records(self):
+        return self.records
+
+    def __len__(self):
+        return len(self.records)
+
+
+def test_a_database_of_ones_own(capsys):
+    records = Records()
+    ms.tune_tir(
+        product(), "llvm", None, 4, database=records, seed=0, measure_callbacks=ms.measure_callback.AddToDatabase()
+    )
+    assert len(records) == 5 and records.has_workload(records.workloads[0].mod)
+    assert ms.tir_integration.compile_tir(records, product(), "llvm") is not None
+
+
 def names_of(part):
     return sorted(part.kinds)
 
 
 @pytest.mark.parametrize(
     "part, extra",
-    [(ms.SpaceGenerator, ([],)), (ms.SearchStrategy, ()), (ms.Mutator, ()), (ms.Postproc, ()), (ms.FeatureExtractor, ()), (ms.TaskScheduler, ())],
+    [(ms.SpaceGenerator, {"union": [], "schedule-fn": print}), (ms.SearchStrategy, {}), (ms.Mutator, {}), (ms.Postproc, {}),
+     (ms.FeatureExtractor, {}), (ms.TaskScheduler, {})],
 )  # fmt: skip
 def test_parts_by_name(part, extra):
     assert names_of(part)
     for name in names_of(part):
-        assert isinstance(part.create(name, *(extra if name in ("union", "schedule-fn") else ())), part)
+        assert isinstance(part.create(name, *([extra[name]] if name in extra else ())), part)
 
 
 def stages(rows=12):

@@ -33,7 +33,7 @@ from unity.meta_schedule.report import Row, TuneProgress, table
 from unity.meta_schedule.runner import EvaluatorConfig, LocalRunner, RunnerFuture, RunnerInput, RunnerResult
 from unity.meta_schedule.workers.pool import LocalWorkers
 from unity.script import ir_module, parse, relax as R
-from unity.support.errors import ScheduleError
+from unity.support.errors import ScheduleError, UnityError
 
 QUICK = EvaluatorConfig(repeat=2, min_repeat_ms=0.2)
 
@@ -182,6 +182,9 @@ BROKEN: dict[str, dict[str, Any]] = {
     "model": {"cost_model": part(ms.CostModel, "predict", update=IDLE["update"]), "strategy": "evolutionary"},
     "drawn template": {"space": lambda sch: tiles(sch) if next(DRAWN) < 9 else broken(), "strategy": "replay-func"},
     "callback": {"measure_callbacks": [*ms.MeasureCallback.create("default"), part(ms.MeasureCallback, "apply")]},
+    "callback at once": {
+        "measure_callbacks": [*ms.MeasureCallback.create("default"), part(ms.MeasureCallback, "apply", at_once=True)]
+    },
     "learning": {"cost_model": part(ms.CostModel, "update", predict=IDLE["predict"])},
     "mutator": {
         "space": ms.ScheduleFn(tiles, mutator_probs={part(ms.Mutator, "apply"): 1.0}),
@@ -205,6 +208,46 @@ def test_what_parts_of_ones_own_raise_ends_a_search_with_its_line(where: str, ca
         assert verdicts[-1] == "kept" and 4 < len(verdicts) < 20
 
 
+class Moody(Paper, Clock):
+    """A builder and runner of one's own: some of its calls raise."""
+
+    def __init__(self, where: str, bad: set[int]) -> None:
+        Paper.__init__(self)
+        self.where, self.bad, self.calls, self.seconds = where, bad, 0, lambda n: 0.5
+
+    def _step(self, where: str) -> None:
+        if where == self.where:
+            self.calls += 1
+            if self.calls in self.bad:
+                broken()
+
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        self._step("build")
+        return super().build(build_inputs)
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        self._step("run")
+        return super().run(runner_inputs)
+
+    def one(self, given: RunnerInput) -> RunnerResult:
+        self._step("result")
+        return super().one(given)
+
+
+@pytest.mark.parametrize("where, lost", [("build", 4), ("run", 4), ("result", 1)])
+def test_what_a_builder_or_runner_raises_costs_the_candidates_of_the_call(where: str, lost: int, capsys: Any) -> None:
+    line = f"{__file__}:{broken.__code__.co_firstlineno + 2}"
+    mine = Moody(where, {3})
+    database = tune(product(), 16, builder=mine, runner=mine)
+    failed = [r for r in database.get_all_tuning_records() if r.run_secs is None]
+    assert [r.reason for r in failed] == [f"ZeroDivisionError: mine ({line})"] * lost
+    assert f"{lost} failed" in capsys.readouterr().err and database.get_all_tuning_records()[-1].verdict == "kept"
+    mine = Moody(where, set(range(99)))
+    with pytest.raises(ScheduleError, match=r"E463.*ZeroDivisionError: mine") as refused:
+        tune(product(), 16, builder=mine, runner=mine)
+    assert line in refused.value.message
+
+
 def test_a_template_that_raises_costs_no_other_task(capsys: Any) -> None:
     mod = unity.IRModule({"one": product(), "two": product(8)})
     special = {"one": lambda sch: broken()}
@@ -224,6 +267,10 @@ def test_parts_that_give_too_few_results(capsys: Any) -> None:
     for parts, text in (
         ({"builder": part(ms.Builder, "build", none), "runner": Clock(lambda n: 0.5)}, "gave 0 results for 1 programs"),
         ({"builder": Paper(), "runner": part(ms.Runner, "run", none)}, "gave 0 results for 1 programs"),
+        ({"builder": part(ms.Builder, "build", lambda _, some: some), "runner": Clock(lambda n: 0.5)},
+         "gave a BuilderInput for a program"),
+        ({"builder": Paper(), "runner": part(ms.Runner, "run", lambda _, some: [RunnerFuture(bool, dict)])},
+         "gave an empty dict for a program"),
         ({"builder": Paper(), "runner": Clock(lambda n: 0.5), "strategy": "evolutionary",
           "cost_model": part(ms.CostModel, "predict", none, **few)}, "gave 0 scores for"),
     ):  # fmt: skip
@@ -238,6 +285,39 @@ def test_parts_that_give_too_few_results(capsys: Any) -> None:
 def test_numbers_that_try_nothing(name: str, number: int) -> None:
     with pytest.raises(ScheduleError, match=f"{name} is {number}"):
         ms.tune_tir(product(), "llvm", database="memory", **{name: number})
+
+
+MINE = {ms.mutator.MutateCategorical(): -0.5}
+REFUSED: dict[str, tuple[Any, str]] = {
+    "processors": (lambda: tune(product(), 4, num_tuning_cores="all"), "num_tuning_cores is 'all'"),
+    "threads": (lambda: ms.TuneContext(product(), num_threads="all"), "num_threads is 'all'"),
+    "seed": (lambda: tune(product(), 4, seed="a"), "tune_tir: the argument seed is 'a'"),
+    "option": (lambda: tune(product(), 4, num_trials=8), "tune_tir has no argument 'num_trials'"),
+    "space of no program": (lambda: tune(product(), 4, special_space={"b": None}), "special_space names 'b'"),
+    "weights": (lambda: ms.tune_tasks(tasks=[], task_weights=[1.0]), "0 tasks have 1 weights"),
+    "time to run": (lambda: LocalRunner(timeout_sec=-1), "timeout_sec is -1"),
+    "no number": (lambda: LocalRunner(timeout_sec=float("nan")), "timeout_sec is nan"),
+    "time as text": (lambda: LocalRunner(timeout_sec="1"), "LocalRunner: the argument timeout_sec is '1'"),  # type: ignore[arg-type]
+    "threads that run": (lambda: LocalRunner(threads=0), "threads is 0"),
+    "workers": (lambda: LocalBuilder(max_workers=-2), "max_workers is -2"),
+    "no workers": (lambda: LocalBuilder(max_workers=0), "max_workers is 0"),
+    "executor": (lambda: LocalBuilder(executor=3), "the argument executor is 3"),  # type: ignore[arg-type]
+    "samples": (lambda: EvaluatorConfig(repeat=0), "repeat is 0"),
+    "flush": (lambda: EvaluatorConfig(enable_cpu_cache_flush=True), "enable_cpu_cache_flush is True"),
+    "population": (lambda: ms.search_strategy.EvolutionarySearch(population_size=0), "population_size is 0"),
+    "share": (lambda: ms.search_strategy.EvolutionarySearch(eps_greedy=3.0), "eps_greedy is 3"),
+    "gradient": (lambda: ms.task_scheduler.GradientBased(window_size=0), "window_size is 0"),
+    "mutator": (lambda: tune(product(), 4, space=ms.ScheduleFn(tiles, mutator_probs=MINE), strategy="evolutionary"),
+                "MutateCategorical is -0.5"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_a_part_cannot_be_made_with(what: str) -> None:
+    call, text = REFUSED[what]
+    with pytest.raises(UnityError, match=text) as refused:
+        call()
+    assert refused.value.code in ("E401", "E717")
 
 
 def test_files_that_cannot_be_written(tmp_path: Path) -> None:
@@ -413,6 +493,11 @@ def test_tasks_of_a_model() -> None:
     assert [task.weight for task in tasks] and len(products) == 1 and products[0].weight == 2
     assert products[0].constants == (1,) and list(products[0].mod.functions) == ["main"]
     assert ms.relax_integration.extract_tasks(Model, "llvm")[0].constants == ()
+    assert len(ms.relax_integration.extract_tasks(Model["main"], "llvm", None, "ignore-tensor")) == len(tasks)
+    contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
+        tasks, "work", "llvm", "replay-func", "logical", 3
+    )
+    assert [context.rand_state for context in contexts] == [3, 4] and weights == [task.weight for task in tasks]
 
 
 def test_a_model_is_tuned_and_compiled(capsys: Any, monkeypatch: Any) -> None:
@@ -433,7 +518,8 @@ def test_a_model_is_tuned_and_compiled(capsys: Any, monkeypatch: Any) -> None:
     said = capsys.readouterr().err
     assert "not tuned: it was not asked for" in said
     monkeypatch.setenv("UNITY_EXPLAIN", "1")
-    executable = ms.relax_integration.compile_relax(database, Model, "llvm", {"w": w})
+    with pytest.warns(UserWarning, match="softmax has no record in MemoryDatabase"):
+        executable = ms.relax_integration.compile_relax(database, Model["main"], "llvm", {"w": w}, enable_warning=True)
     said = capsys.readouterr().err
     assert "times as fast as the default" in said and "no record" in said
     y = np.maximum(np.maximum(x @ w, 0) @ w, 0)
@@ -450,11 +536,13 @@ def test_the_gradient_goes_where_most_is_gained() -> None:
     class Task:
         def __init__(self, weight: float, history: list[float], ended: bool = False) -> None:
             self.task_weight, self.history, self.is_terminated = weight, history, ended
-            self.rounds = len(history)
+            self.rounds, self.default_secs = len(history), 1.0
 
     scheduler: Any = ms.task_scheduler.GradientBased(seed=0)
     scheduler.tasks = [Task(1, [1.0]), Task(1, [])]
     assert scheduler.next_task_id() == 1
+    scheduler.tasks = [Task(9, [1.0]), Task(1, []), Task(3, []), Task(5, [], True)]
+    assert scheduler.next_task_id() == 2, "of those without a round the one that takes most of the time"
     scheduler.tasks = [Task(1, [1.0, 1.0]), Task(9, [1.0, 1.0]), Task(99, [1.0], True), Task(50, [float("inf")])]
     assert scheduler.next_task_id() == 1
     scheduler.tasks = [Task(1, [1.0, 1.0, 1.0]), Task(1, [1.5, 1.2, 1.0])]

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -137,11 +138,15 @@ def test_passes(tmp_path: Path, capsys: Any) -> None:
     sch.annotate(sch.get_block("matmul"), "schedule", {"vectors": 1})
     fast = ms.database.TuningRecord(sch.trace, workload, [1e-9], unity.Target("llvm"), (), [1e-3], verdict="kept")
     database.commit_tuning_record(fast)
-    applied = transform.MetaScheduleApplyDatabase(str(tmp_path))(mod)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        applied = transform.MetaScheduleApplyDatabase(str(tmp_path), True)(mod)
     assert not structural_equal(applied, mod)
     with database:
         assert structural_equal(transform.MetaScheduleApplyDatabase()(mod), applied)
     assert np.array_equal(unity.build(applied)["main"](X, Y).numpy(), X @ Y)
+    with ms.database.MemoryDatabase(), pytest.warns(UserWarning, match=f"{name} has no record in MemoryDatabase"):
+        transform.MetaScheduleApplyDatabase(enable_warning=True)(mod)
     with pytest.raises(ScheduleError, match="no database"):
         transform.MetaScheduleApplyDatabase()(mod)
     transform.MetaScheduleTuneTIR(str(tmp_path), 1)(mod)

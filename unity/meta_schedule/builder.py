@@ -21,7 +21,7 @@ from ..ir.pack import NotPackable, pack
 from ..support.errors import ScheduleError, UnityError
 from ..support.lazy import absent_names
 from ..transform.default_schedule.packing import Packing
-from .core.part import Part
+from .core.part import Part, check_numbers
 from .core.tune_context import one_program
 from .workers.jobs import build_program
 from .workers.pool import LocalWorkers
@@ -50,7 +50,7 @@ class BuilderResult:
 class Builder(metaclass=Part):
     """Makes saved programs of candidates."""
 
-    what = "builder"
+    what, usual = "builder", "local"
 
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
@@ -60,12 +60,14 @@ class Builder(metaclass=Part):
 class LocalBuilder(Builder, names=("local",)):
     """Builds in worker processes of this machine, or in those of ``executor``.
 
-    ``timeout_sec``: seconds that one candidate may take. Files lie in a temporary folder until ``close``.
+    ``timeout_sec``: seconds that one candidate may take (0: no limit). Files lie in a temporary folder until ``close``.
     """
 
     def __init__(
         self, *, max_workers: int | None = None, timeout_sec: float = 30.0, executor: Executor | None = None
     ) -> None:
+        check_numbers(1, max_workers=max_workers)
+        check_numbers(0, timeout_sec=timeout_sec)
         self.timeout_sec = timeout_sec
         self.executor: Executor = executor or LocalWorkers(max_workers, timeout_sec, environment=ENVIRONMENT)
         self._folder = tempfile.TemporaryDirectory(prefix="unity-tune-")
@@ -114,7 +116,7 @@ def submit(executor: Executor, fn: Callable[..., Any], *args: Any) -> Future[Any
 def wait_for(future: Future[Any], seconds: float) -> Any:
     """The result of a call in a worker; the text of its error where it failed. ``LocalWorkers`` keep the time themselves; with
     another executor a call fails that runs at the end of one period of ``seconds`` and has not ended with the next."""
-    period = None if isinstance(getattr(future, "executor", None), LocalWorkers) else seconds
+    period = None if isinstance(getattr(future, "executor", None), LocalWorkers) else seconds or None
     running = False
     while True:
         try:
@@ -129,9 +131,10 @@ def wait_for(future: Future[Any], seconds: float) -> Any:
             return f"{type(error).__name__}: {error}"
 
 
+create = Builder.create
 PyBuilder = Builder
 
-__all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder", "PyBuilder", "submit", "wait_for"]
+__all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder", "PyBuilder", "create", "submit", "wait_for"]
 
 __getattr__ = absent_names(__name__, {
     "RPCBuilder": "other machines measure from a queue they share: ms.MeasureQueue and ms.work_off (docs/search.md)",

@@ -32,10 +32,13 @@ class MeasureCallback(metaclass=Part):
         """A round of a task has ended, or one of its candidates was measured."""
 
     @classmethod
-    def create(cls, kind: Any, *args: Any, **options: Any) -> list[MeasureCallback]:
-        """Callbacks by name, "default" for all; what is not text as a list. Raises ScheduleError E401 for an unknown one."""
-        names = [name for name in cls.kinds if kind in (name, "default")] or [kind]
-        return [Part.create(cls, name, *args, **options) for name in names] if isinstance(kind, str) else list(kind)
+    def create(cls, kind: Any = "default", *args: Any, **options: Any) -> list[MeasureCallback]:
+        """Callbacks by name, "default" for all; one or several as a list. Raises ScheduleError E401 for an unknown one."""
+        if isinstance(kind, str):
+            kind = [name for name in cls.kinds if kind in (name, "default")] or kind
+        return [
+            Part.create(cls, one, *args, **options) for one in (kind if isinstance(kind, (list, tuple)) else [kind])
+        ]
 
 
 class AddToDatabase(MeasureCallback, names=("add-to-database",)):

@@ -17,7 +17,7 @@ from ..transform.default_schedule.apply import schedule_programs
 from ..transform.infra.passes import Pass, module_pass
 from .database import Database
 from .extracted_task import programs_in
-from .relax_integration import extracted_tasks_to_tune_contexts, with_params
+from .relax_integration import extracted_tasks_to_tune_contexts, warn_of_absent, with_params
 from .tune import database_of, show, tuned
 
 
@@ -52,12 +52,15 @@ def tune_programs(work_dir: str | Path | None = None, max_trials_global: int = 6
 
 def apply_database(work_dir: str | Path | None = None, enable_warning: bool = False) -> Pass:
     """A pass that takes the schedules of a database: that of ``work_dir``, else the one in force. Raises ScheduleError E461 where
-    there is none. ``UNITY_EXPLAIN=1`` prints which record each program takes; ``enable_warning`` has no further effect."""
+    there is none. ``UNITY_EXPLAIN=1`` prints which record each program takes; ``enable_warning`` warns of those that have none."""
 
     @module_pass(name="meta_schedule_apply_database")
     def apply(mod: IRModule) -> IRModule:
         """Replace tensor programs by their records."""
-        return schedule_programs(mod, _database(work_dir).lookup)
+        database = _database(work_dir)
+        if enable_warning:
+            warn_of_absent(database, programs_in(mod, make_target()).tasks)
+        return schedule_programs(mod, database.lookup)
 
     return apply
 

@@ -109,12 +109,17 @@ def _task(number: int, data: Any) -> Queued:
 
 
 class FixedCandidates(ReplayTrace):
-    """The strategy of candidates that are there already. ``numbers``: those that were given out, by their schedules."""
+    """The strategy of candidates that are there already. ``numbers``: those that were given out and have no record, by their
+    schedules."""
 
     def __init__(self, traces: dict[int, Trace]) -> None:
         super().__init__()
         self.waiting = dict(traces)
         self.numbers: dict[Schedule, int] = {}
+
+    def all_ran(self) -> bool:
+        """True if every candidate that is one has its record."""
+        return not self.waiting and not self.numbers
 
     def _others(self, count: int) -> list[MeasureCandidate]:
         candidates: list[MeasureCandidate] = []

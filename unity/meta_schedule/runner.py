@@ -18,13 +18,14 @@ from typing import Any
 from ..ffi.device import DEVICE_KINDS
 from ..ffi.native.pool import num_threads
 from ..ffi.targets.target import target as make_target
+from ..support.arguments import checked_class
 from ..support.errors import ScheduleError
 from ..support.lazy import absent_names
 from ..transform.default_schedule.packing import Packing
 from ..transform.infra.backend import backend_of
 from .builder import ENVIRONMENT, submit, wait_for
 from .core.arg_info import ArgInfo
-from .core.part import Part
+from .core.part import Part, check_numbers
 from .workers.jobs import Run, Turns, run_program
 from .workers.pool import LocalWorkers
 
@@ -52,6 +53,7 @@ class RunnerResult:
     reference_secs: list[float] | None = None
 
 
+@checked_class
 @dataclass(slots=True, frozen=True)
 class EvaluatorConfig:
     """The way times are taken: ``repeat`` samples, each the mean of at least ``number`` calls that take ``min_repeat_ms``.
@@ -66,8 +68,10 @@ class EvaluatorConfig:
     enable_cpu_cache_flush: bool = False
 
     def __post_init__(self) -> None:
-        if self.number < 1 or self.repeat < 1 or self.enable_cpu_cache_flush:
-            raise ScheduleError("E401", "times need at least one call and one sample, and no flush of the caches")
+        check_numbers(1, number=self.number, repeat=self.repeat)
+        check_numbers(0, min_repeat_ms=self.min_repeat_ms)
+        if self.enable_cpu_cache_flush:
+            raise ScheduleError("E401", "enable_cpu_cache_flush is True", help="caches are not flushed between calls")
 
 
 class RunnerFuture:
@@ -88,7 +92,7 @@ class RunnerFuture:
 class Runner(metaclass=Part):
     """Takes times of saved programs."""
 
-    what = "runner"
+    what, usual = "runner", "local"
 
     @abstractmethod
     def run(self, runner_inputs: Sequence[RunnerInput]) -> Sequence[Any]:
@@ -98,14 +102,16 @@ class Runner(metaclass=Part):
 class LocalRunner(Runner, names=("local",)):
     """Runs in one worker process of this machine, one candidate after the other, or in the workers of ``executor``.
 
-    ``timeout_sec``: seconds that one candidate may take. ``cooldown_sec``: pause after each. ``threads``: threads of parallel
-    loops; None: as many as here.
+    ``timeout_sec``: seconds that one candidate may take (0: no limit). ``cooldown_sec``: pause after each. ``threads``: threads of
+    parallel loops; None: as many as here.
     """
 
     def __init__(
         self, timeout_sec: float = 10.0, evaluator_config: EvaluatorConfig | None = None, cooldown_sec: float = 0.0, *,
         executor: Executor | None = None, threads: int | None = None,
     ) -> None:  # fmt: skip
+        check_numbers(0, timeout_sec=timeout_sec, cooldown_sec=cooldown_sec)
+        check_numbers(1, threads=threads)
         self.timeout_sec = timeout_sec
         self.evaluator_config = evaluator_config or EvaluatorConfig()
         self.cooldown_sec = cooldown_sec
@@ -140,9 +146,12 @@ class LocalRunner(Runner, names=("local",)):
         self.executor.shutdown(wait=False, cancel_futures=True)
 
 
+create = Runner.create
 PyRunner = Runner
 
-__all__ = ["EvaluatorConfig", "LocalRunner", "PyRunner", "Runner", "RunnerFuture", "RunnerInput", "RunnerResult"]
+__all__ = [
+    "EvaluatorConfig", "LocalRunner", "PyRunner", "Runner", "RunnerFuture", "RunnerInput", "RunnerResult", "create",
+]  # fmt: skip
 
 __getattr__ = absent_names(__name__, {
     "RPCRunner": "other machines measure from a queue they share: ms.MeasureQueue and ms.work_off (docs/search.md)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from .core.part import check_numbers
 from .task_record import TaskRecord
 from .tuning_loop import TaskScheduler
 
@@ -31,18 +32,24 @@ class GradientBased(TaskScheduler, names=("gradient",)):
 
     def __init__(self, *, alpha: float = 0.2, window_size: int = 3, seed: int | None = -1) -> None:
         super().__init__()
+        check_numbers(0, 1, alpha=alpha)
+        check_numbers(1, window_size=window_size)
         self.alpha, self.window_size = alpha, window_size
         self._random = random.Random(seed if seed is not None and seed >= 0 else None)
 
     def next_task_id(self) -> int:
-        """The task that promises most; each has one round first."""
+        """The task that promises most; each has one round first, that of the largest share of the time before others."""
         open_tasks = [task_id for task_id, task in enumerate(self.tasks) if not task.is_terminated]
         fresh = [task_id for task_id in open_tasks if not self.tasks[task_id].rounds]
         if fresh or not open_tasks:
-            return fresh[0] if fresh else -1
+            return max(fresh, key=self._share, default=-1)
         promised = {task_id: self._expected_gain(self.tasks[task_id]) for task_id in open_tasks}
         most = max(promised.values())
         return self._random.choice([task_id for task_id, gain in promised.items() if gain == most])
+
+    def _share(self, task_id: int) -> float:
+        """Seconds of the whole that a task takes by default."""
+        return self.tasks[task_id].task_weight * self.tasks[task_id].default_secs
 
     def _expected_gain(self, task: TaskRecord) -> float:
         """Seconds of the whole that a round of a task may save; a task that never ran promises nothing."""

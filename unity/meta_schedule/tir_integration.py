@@ -13,7 +13,7 @@ from ..ir.module import IRModule
 from ..support.errors import ScheduleError
 from ..transform.schedule import Schedule
 from .core.arg_info import check_sizes
-from .core.tune_context import MAIN, SearchStrategy, SpaceGenerator, one_program
+from .core.tune_context import MAIN, SearchStrategy, SpaceGenerator, check_cores, one_program
 from .database import Database
 from .tune import QueueOptions, nth_seed, tune_tasks
 from .tune_context import TuneContext
@@ -39,13 +39,16 @@ def tune_tir(
     it is not tuned).
     ``strategy``: a ``SearchStrategy`` or its name. ``sizes``: of symbols of shapes, by name, at which programs are timed; what is
     kept is for all sizes. Others: as in ``tune_tasks``, and what it raises. Raises ScheduleError E407 for a module without tensor
-    programs, E428 for what is not a size, or has no symbol.
+    programs, E401 for a name that none of them has, E428 for what is not a size, or has no symbol.
     """
     programs = {MAIN: mod} if isinstance(mod, PrimFunc) else mod.prim_funcs()
     if not programs:
         raise ScheduleError("E407", "the module has no tensor program to tune", help="relax_integration.tune_relax")
+    check_cores(num_tuning_cores=options.get("num_tuning_cores"))
     check_sizes(sizes or {}, {var.name for fn in programs.values() for var in defined_symbols(fn)})
     where, special = make_target(target), dict(special_space or {})
+    for name in special.keys() - programs.keys():
+        raise ScheduleError("E401", f"special_space names {name!r}", help=f"the programs: {', '.join(programs)}")
     tasks = [
         TuneContext(
             one_program(fn), target=where, space_generator=special.get(name, space), search_strategy=strategy,

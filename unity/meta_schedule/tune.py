@@ -14,7 +14,8 @@ from typing import Any, TypedDict, Unpack
 
 from ..support.errors import ScheduleError
 from .builder import Builder, LocalBuilder
-from .core.tune_context import TuneContext
+from .core.part import check_numbers
+from .core.tune_context import TuneContext, check_cores
 from .cost_model.models import CostModel
 from .database import Database, JSONDatabase, MemoryDatabase, SQLiteDatabase
 from .database.workload import check_equality
@@ -60,7 +61,7 @@ class TuneOptions(TypedDict, total=False):
     runner: Runner | str
     database: Database | str
     cost_model: CostModel | str
-    measure_callbacks: str | Sequence[MeasureCallback]
+    measure_callbacks: str | MeasureCallback | Sequence[MeasureCallback]
     task_scheduler: TaskScheduler | str
     seed: int | None
     num_tuning_cores: int | str
@@ -86,7 +87,7 @@ def tuned(
     runner: Runner | str = "local",
     database: Database | str = "sqlite",
     cost_model: CostModel | str = "linear",
-    measure_callbacks: str | Sequence[MeasureCallback] = "default",
+    measure_callbacks: str | MeasureCallback | Sequence[MeasureCallback] = "default",
     task_scheduler: TaskScheduler | str = "gradient",
     seed: int | None = -1,
     num_tuning_cores: int | str = "logical",
@@ -96,14 +97,13 @@ def tuned(
 ) -> tuple[Database, list[Row]]:
     """As ``tune_tasks``, with the rows of the table, which is not printed."""
     check_equality(module_equality)
-    for name, number, least in (
-        ("max_trials_global", max_trials_global, 0),
-        ("max_trials_per_task", max_trials_per_task, 0),
-        ("num_trials_per_iter", num_trials_per_iter, 1),
-        ("num_tuning_cores", num_tuning_cores, 1),
-    ):
-        if isinstance(number, int) and number < least:
-            raise ScheduleError("E401", f"{name} is {number}", help=f"a number from {least} on")
+    check_numbers(0, max_trials_global=max_trials_global, max_trials_per_task=max_trials_per_task)
+    check_numbers(1, num_trials_per_iter=num_trials_per_iter)
+    check_cores(num_tuning_cores=num_tuning_cores)
+    if len(tasks) != len(task_weights):
+        raise ScheduleError("E401", f"{len(tasks)} tasks have {len(task_weights)} weights", help="one for each task")
+    for weight in task_weights:
+        check_numbers(0, weight=weight)
     records = database_of(database, work_dir)
     if queue is not None:
         most = max_trials_global // max(1, len(tasks))
@@ -133,11 +133,12 @@ def tune_tasks(
     ``max_trials_global``: candidates of all tasks together; ``max_trials_per_task``: of one. ``num_trials_per_iter``: of one round
     (8). ``database``: a ``Database``, or "sqlite" (a file in ``work_dir``; without a folder in memory), "json" (TVM's files),
     "memory". ``task_scheduler``: "gradient" or "round-robin". ``seed`` starts every random choice (None and -1: from the
-    system). ``num_tuning_cores``: processes that build. ``resume``: trials that the database has count. ``cost_model``: "linear",
-    "trees" (LightGBM; also "xgb"), "random", or a model, which all tasks teach. ``builder``, ``runner``, ``measure_callbacks``:
-    parts in place of the usual ones. ``queue``: a file (or ``MeasureQueue``) that candidates for a device that is not
-    here are written to, for ``work_off``.
-    Ctrl-C ends the rounds and keeps what was measured. Raises ScheduleError E461 for a database, E463 where no task can be built
+    system). ``num_tuning_cores``: processes that build; "logical" and "physical": one for each processor. ``resume``: trials that
+    the database has count. ``cost_model``: "linear", "trees" (LightGBM; also "xgb"), "random", or a model, which all tasks teach.
+    ``builder``, ``runner``, ``measure_callbacks``: parts in place of the usual ones. ``queue``: a file (or ``MeasureQueue``) that
+    candidates for a device that is not here are written to, for ``work_off``.
+    Ctrl-C ends the rounds and keeps what was measured. Raises ScheduleError E401 for numbers that try nothing and names that no
+    part has, E461 for a database, E463 where no task can be built
     and run, or the device is not here and there is no queue.
     """
     records, rows = tuned(tasks, task_weights, work_dir, max_trials_global, max_trials_per_task, **options)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from ..ffi.native.pool import num_threads, processors
+from ..support.arguments import callers_line, short
 from ..support.errors import ScheduleError, UnityError
 from ..support.gc_pause import young_collection
 from .builder import Builder, BuilderInput, BuilderResult
@@ -52,7 +53,7 @@ class _Round:
 class TaskScheduler(metaclass=Part):
     """Gives tasks rounds of trials until the trials are used up."""
 
-    what = "task scheduler"
+    what, usual = "task scheduler", "gradient"
 
     def __init__(self) -> None:
         self.tasks: list[TaskRecord] = []
@@ -96,7 +97,10 @@ class TaskScheduler(metaclass=Part):
         return rows
 
     def _record(self, ctx: TuneContext, weight: float, most: int, resume: bool) -> TaskRecord:
-        workload = self.database.commit_workload(ctx.mod, ctx.constants)
+        constants: dict[str, Any] = (
+            {"constants": ctx.constants} if ctx.constants else {}
+        )  # which databases of TVM do not know
+        workload = self.database.commit_workload(ctx.mod, **constants)
         task = TaskRecord(ctx, weight, most, workload)
         if resume:
             features = machine_features(ctx.target)
@@ -123,8 +127,7 @@ class TaskScheduler(metaclass=Part):
         if built.artifact_path is None:
             task.problem, task.is_terminated = built.error_msg or "", True
             return
-        (running,) = self._running([task.reference()])
-        result = running.result()
+        (result,) = self._running([task.reference()])
         if not result.run_secs:
             task.problem, task.is_terminated = result.error_msg or "", True
             return
@@ -207,8 +210,7 @@ class TaskScheduler(metaclass=Part):
         if one is not None and one.candidates:
             task = self.tasks[one.task_id]
             task.history.append(task.best_secs)
-            with task.ends_alone():
-                self._notify(False, one.task_id, one.candidates, one.built, one.results)
+            self._notify(False, one.task_id, one.candidates, one.built, one.results)
             with task.ends_alone(), Profiler.timeit("callbacks"):
                 task.ctx.strategy.notify_runner_results(one.candidates, one.results)
 
@@ -219,8 +221,9 @@ class TaskScheduler(metaclass=Part):
     ) -> None:  # fmt: skip
         """Let callbacks hear of a candidate, or of a whole round."""
         for callback in self.callbacks:
-            if callback.at_once == at_once:
-                callback.apply(self, task_id, candidates, built, results)
+            if getattr(callback, "at_once", False) == at_once:
+                with self.tasks[task_id].ends_alone():
+                    callback.apply(self, task_id, candidates, built, results)
 
     @Profiler.timeit("build")
     def _build(self, task: TaskRecord, candidates: Sequence[MeasureCandidate]) -> list[BuilderResult]:
@@ -229,10 +232,16 @@ class TaskScheduler(metaclass=Part):
         return [BuilderResult(task.default_path) if candidate.is_default else next(results) for candidate in candidates]
 
     def _built(self, inputs: Sequence[BuilderInput]) -> Sequence[BuilderResult]:
-        return _as_many(self.builder, inputs, self.builder.build(inputs))
+        failed, made = _tried(self.builder.build, inputs)
+        results = [BuilderResult(None, failed)] * len(inputs) if failed else _as_many(self.builder, inputs, made)
+        return [_given(self.builder, result, BuilderResult) for result in results]
 
-    def _running(self, inputs: Sequence[RunnerInput]) -> Sequence[Any]:
-        return _as_many(self.runner, inputs, self.runner.run(inputs))
+    def _running(self, inputs: Sequence[RunnerInput]) -> Iterator[RunnerResult]:
+        """The results in order, each when it is known."""
+        failed, futures = _tried(self.runner.run, inputs)
+        for future in [None] * len(inputs) if failed else _as_many(self.runner, inputs, futures):
+            own, result = (failed, None) if future is None else _tried(future.result)
+            yield RunnerResult(None, own) if own else _given(self.runner, result, RunnerResult)
 
     def _times(
         self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
@@ -245,11 +254,10 @@ class TaskScheduler(metaclass=Part):
             for c, b in zip(candidates, built)
             if b.artifact_path is not None
         ]
-        with Profiler.timeit("run"):
-            running = iter(self._running(inputs))
+        running = self._running(inputs)
         for one in built:
             with Profiler.timeit("run"):
-                found = RunnerResult(None, one.error_msg) if one.artifact_path is None else next(running).result()
+                found = RunnerResult(None, one.error_msg) if one.artifact_path is None else next(running)
             yield _scaled(found, task.default_secs)
 
     @Profiler.timeit("verdicts")
@@ -292,6 +300,25 @@ class TaskScheduler(metaclass=Part):
         self.database.commit_tuning_record(record)
         default = typical(other)
         return Row(name, weight, default, seconds if is_faster else default, task.trials, said, task.failures)
+
+
+def _tried(call: Callable[..., Any], *args: Any) -> tuple[str, Any]:
+    """The result of a builder or runner; or what code of one's own raised, with its line: it costs the candidates of the call."""
+    try:
+        return "", call(*args)
+    except Exception as error:
+        if not callers_line(error):
+            raise
+        return told(error), None
+
+
+def _given(part: Builder | Runner, result: Any, kind: type[_T]) -> _T:
+    """A result of a builder or runner. Raises ScheduleError E463 for anything else."""
+    if not isinstance(result, kind):
+        raise ScheduleError(
+            "E463", f"{type(part).__name__} gave {short(result)} for a program", help=f"give a {kind.__name__}"
+        )
+    return result
 
 
 def _as_many(part: Builder | Runner, inputs: Sequence[Any], results: Sequence[_T]) -> Sequence[_T]:

@@ -38,7 +38,11 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of parameters; those that name what only a type checker imports are left out."""
     function = inspect.unwrap(function)
     try:
-        return typing.get_type_hints(function)
+        found = typing.get_type_hints(function)
+        keywords = [hint for hint in found.values() if typing.get_origin(hint) is typing.Unpack]
+        return found | {
+            name: h for hint in keywords for name, h in typing.get_type_hints(*typing.get_args(hint)).items()
+        }
     except (NameError, TypeError, AttributeError):
         found = {}
         for name, text in getattr(function, "__annotations__", {}).items():
@@ -92,7 +96,10 @@ def misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[
         given = _given(function, args, kwargs)
     except TypeError as error:
         return _unbound(function, kwargs, error)
+    keywords = any([typing.get_origin(hint) is typing.Unpack for hint in hints.values()])
     for name, value in given:
+        if keywords and name not in hints:
+            return _absent(function, name, list(hints))
         if name in hints and name != "self" and not _accepts(hints[name], value):
             return ArgumentError(
                 "E717", f"{_name(function)}: the argument {name} is {short(value)}, expected {hint_text(hints[name])}",
@@ -152,9 +159,14 @@ def _unbound(function: Callable[..., Any], kwargs: Mapping[str, Any], error: Typ
     known = list(inspect.signature(function).parameters)
     for name in kwargs:
         if name not in known and str(error).startswith("got an unexpected"):
-            return ArgumentError("E717", f"{_name(function)} has no argument {name!r}",
-                                 help=suggest(name, known) or _usage(function))  # fmt: skip
+            return _absent(function, name, known)
     return ArgumentError("E717", f"{_name(function)}: {error}", help=_usage(function))
+
+
+def _absent(function: Callable[..., Any], name: str, known: list[str]) -> ArgumentError:
+    """The error of an argument that the function does not have."""
+    return ArgumentError("E717", f"{_name(function)} has no argument {name!r}",
+                         help=suggest(name, known) or _usage(function))  # fmt: skip
 
 
 def guarded(function: _T) -> _T:

@@ -7,49 +7,76 @@ classes, and the decorator has nothing to do.
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABCMeta
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...ffi.targets.target import Target
 from ...ffi.targets.target_kind import KINDS
+from ...support.arguments import checked, short
 from ...support.errors import ScheduleError
 from ...transform.infra.backend import backend_of
 
 Class = TypeVar("Class", bound=type)
 
 
+_PACKAGE = __name__.partition(".")[0]
+
+
 class Part(ABCMeta):
-    """The class of the kinds of parts. ``names``, of a class: those that ``create`` of its kind knows it by."""
+    """The class of the kinds of parts. ``names``, of a class: those that ``create`` of its kind knows it by. What a part of this
+    package is made with is checked by its annotations."""
 
     what: str
     """The kind of part, in errors."""
+    usual: str
+    """The name that ``create`` takes where it is given none."""
     kinds: dict[str, Callable[..., Any]]
 
     def __new__(
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], names: tuple[str, ...] = (), **options: Any
     ) -> Part:
         """Make the class of a part, or of a kind of parts where no base is one."""
+        if "__init__" in namespace and namespace["__module__"].partition(".")[0] == _PACKAGE:
+            namespace["__init__"] = checked(namespace["__init__"])
         made = super().__new__(mcls, name, bases, namespace, **options)
         if not any([isinstance(base, Part) for base in bases]):
             made.kinds = {}
         made.kinds.update(dict.fromkeys(names, made))
         return made
 
-    def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
-        """The part with a name; what is not text as it is. Raises ScheduleError E401 for another name."""
+    def create(cls, kind: Any = "", *args: Any, **options: Any) -> Any:
+        """The part with a name, without one the usual one; a part as it is. Raises ScheduleError E401 for anything else."""
         if not isinstance(kind, str):
+            absent = (
+                [] if kind is None else [name for name in sorted(cls.__abstractmethods__) if not hasattr(kind, name)]
+            )
+            if absent:
+                raise ScheduleError("E401", f"{short(kind)} is no {cls.what}: it has no {', '.join(absent)}",
+                                    help=f"a name, or a class that derives from {cls.__name__}")  # fmt: skip
             return kind
-        if kind not in cls.kinds:
-            raise ScheduleError("E401", f"no {cls.what} {kind!r}", help=f"one of: {', '.join(cls.kinds)}")
-        return cls.kinds[kind](*args, **options)
+        name = kind or getattr(cls, "usual", kind)
+        if name not in cls.kinds:
+            raise ScheduleError("E401", f"no {cls.what} {name!r}", help=f"one of: {', '.join(cls.kinds)}")
+        return cls.kinds[name](*args, **options)
+
+
+def check_numbers(least: float, most: float = math.inf, /, **numbers: float | None) -> None:
+    """Raise ScheduleError E401 for a number that is not in a range. None is no number."""
+    for name, number in numbers.items():
+        if number is not None and not least <= number <= most:
+            upto = f"to {most:g}" if most < math.inf else "on"
+            raise ScheduleError("E401", f"{name} is {number}", help=f"a number from {least:g} {upto}")
 
 
 def is_for_processor(kind: Any) -> bool | None:
-    """True if a kind of targets ("llvm") is that of a processor, False of a device; None where the text names none."""
-    if not isinstance(kind, str) or kind not in KINDS or not KINDS[kind].generates:
-        return None
-    return bool(backend_of(Target(kind)).runtime.device.host_memory)
+    """True if a kind of targets ("llvm") is that of a processor, False of a device; None where the text names none. With tensor
+    cores or not is a decision."""
+    name = kind.removesuffix("-tensorcore") if isinstance(kind, str) else ""
+    return (
+        bool(backend_of(Target(name)).runtime.device.host_memory) if name in KINDS and KINDS[name].generates else None
+    )
 
 
 def take_task(part: Any, context: Any) -> None:
@@ -81,4 +108,13 @@ def derived_object(cls: Class) -> Class:
     return cls
 
 
-__all__ = ["Part", "clone_part", "copied", "derived_object", "initialize_part", "is_for_processor", "take_task"]
+__all__ = [
+    "Part",
+    "check_numbers",
+    "clone_part",
+    "copied",
+    "derived_object",
+    "initialize_part",
+    "is_for_processor",
+    "take_task",
+]

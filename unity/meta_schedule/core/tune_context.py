@@ -12,7 +12,6 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
 from typing import Any, Protocol
 
 from ...ffi.targets.target import Target, target as make_target
@@ -25,7 +24,7 @@ from ...transform.infra.backend import Machine, backend_of
 from ...transform.schedule import Schedule
 from .arg_info import ArgInfo, Sizes, TensorInfo, other_size
 from .measure_candidate import MeasureCandidate
-from .part import Part, clone_part, copied, initialize_part, take_task
+from .part import Part, check_numbers, clone_part, copied, initialize_part, is_for_processor, take_task
 
 MAIN = "main"
 """Name of the program in the module of a task."""
@@ -69,20 +68,20 @@ class SpaceGenerator(metaclass=Part):
     evolutionary search and how often each is tried (None: those of the search).
     """
 
-    what = "space generator"
+    what, usual = "space generator", "post-order-apply"
     initialize_with_tune_context, clone = take_task, copied
     sch_rules: Sequence[Any] = ()
     postprocs: Sequence[Any] | None = None
     mutator_probs: Mapping[Any, float] | None = None
 
     @classmethod
-    def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
-        """As for every part; a function of a schedule is a space as well."""
-        return (
-            Part.create(cls, "schedule-fn", kind)
-            if isinstance(kind, FunctionType)
-            else Part.create(cls, kind, *args, **options)
-        )
+    def create(cls, kind: Any = "", *args: Any, **options: Any) -> Any:
+        """As for every part; a function of a schedule is a space as well, and a kind of targets that of its rules."""
+        if callable(kind) and not hasattr(kind, "generate_design_space"):
+            return Part.create(cls, "schedule-fn", kind, *args, **options)
+        if is_for_processor(kind) is not None:
+            return Part.create(cls, "post-order-apply", kind, kind, kind)
+        return Part.create(cls, kind, *args, **options)
 
     @abstractmethod
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
@@ -92,7 +91,7 @@ class SpaceGenerator(metaclass=Part):
 class SearchStrategy(metaclass=Part):
     """Gives candidates in rounds, the default build first, and hears how fast they were."""
 
-    what = "search strategy"
+    what, usual = "search strategy", "evolutionary"
     initialize_with_tune_context, clone = take_task, copied
 
     @abstractmethod
@@ -160,6 +159,7 @@ class TuneContext:
         self.task_name = task_name
         given = rand_state is not None and rand_state >= 0
         self.rand_state = rand_state if given else random.SystemRandom().randrange(1, 2**31 - 1)  # type: ignore[assignment]
+        check_cores(num_threads=num_threads)
         self.num_threads = num_threads if isinstance(num_threads, int) else os.cpu_count() or 1
         self.constants = tuple(sorted(constants))
         self.sizes = dict(sizes or {})
@@ -249,6 +249,15 @@ class TuneContext:
         self.strategy.post_tuning()
 
 
+def check_cores(**given: int | str | None) -> None:
+    """Raise ScheduleError E401 for what is no number of processors, "logical" or "physical": all of them."""
+    for name, number in given.items():
+        if not isinstance(number, str):
+            check_numbers(1, **{name: number})
+        elif number not in ("logical", "physical"):
+            raise ScheduleError("E401", f"{name} is {number!r}", help='a number, "logical" or "physical"')
+
+
 def one_program(mod: IRModule | PrimFunc) -> IRModule:
     """A module of the one program that is given, under the name ``main``."""
     members = [mod] if isinstance(mod, PrimFunc) else list(mod.functions.values())
@@ -260,4 +269,13 @@ def one_program(mod: IRModule | PrimFunc) -> IRModule:
     return IRModule({MAIN: fn}, {}, {})
 
 
-__all__ = ["MAIN", "CostModel", "Measured", "SearchStrategy", "SpaceGenerator", "TuneContext", "one_program"]
+__all__ = [
+    "MAIN",
+    "CostModel",
+    "Measured",
+    "SearchStrategy",
+    "SpaceGenerator",
+    "TuneContext",
+    "check_cores",
+    "one_program",
+]

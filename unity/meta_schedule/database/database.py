@@ -1,8 +1,8 @@
 """``Database``: records by program, and what a build takes from them.
 
-``with database:`` makes the builds inside use it. Here: what all databases share, made of three questions each answers in its own
-way: commit, the records of a program, all records. Invariant: a build takes a record only for the program, constants, machine and
-number of threads it was measured for, and only where it was faster than the default.
+``with database:`` makes the builds inside use it. Here: what all databases share, made of what each answers in its own way: commit,
+all records. Invariant: a build takes a record only for the program, constants, machine and number of threads it was measured for,
+and only where it was faster than the default.
 """
 
 from __future__ import annotations
@@ -34,9 +34,15 @@ from .workload import Workload, machine_features, workload_hash
 class Database(metaclass=Part):
     """Records by program."""
 
-    what = "kind of database"
+    what, usual = "kind of database", "json"
     name = "database"
     """Its name in explanations."""
+
+    @classmethod
+    def create(cls, kind: Any = "", *args: Any, **options: Any) -> Any:
+        """As for every part; a function of a schedule is a database as well."""
+        is_function = callable(kind) and not hasattr(kind, "commit_workload")
+        return Part.create(cls, "schedule_fn", kind) if is_function else Part.create(cls, kind, *args, **options)
 
     @abstractmethod
     def commit_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> Workload:
@@ -46,9 +52,9 @@ class Database(metaclass=Part):
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """Write a record."""
 
-    @abstractmethod
     def records_of(self, shash: str) -> list[TuningRecord]:
         """The records of the workload with a checksum, in the order in which they came."""
+        return [record for record in self.get_all_tuning_records() if record.workload.shash == shash]
 
     @abstractmethod
     def get_all_tuning_records(self) -> list[TuningRecord]:

@@ -62,9 +62,6 @@ class UnionDatabase(Database, names=("union",)):
     def commit_tuning_record(self, record: TuningRecord) -> None:
         self.databases[0].commit_tuning_record(record)
 
-    def records_of(self, shash: str) -> list[TuningRecord]:
-        return [record for database in self.databases for record in database.records_of(shash)]
-
     def get_all_tuning_records(self) -> list[TuningRecord]:
         return [record for database in self.databases for record in database.get_all_tuning_records()]
 

@@ -13,11 +13,11 @@ import numpy as np
 from ...support.errors import ScheduleError
 from ...transform.schedule import Schedule, Trace
 from ..core.measure_candidate import MeasureCandidate
-from ..core.part import initialize_part
+from ..core.part import check_numbers, initialize_part
 from ..core.tune_context import CostModel, Measured, TuneContext
 from ..cost_model.models import LinearModel
 from ..space.sketch import has_own_steps
-from .mutator import Mutator, default_mutators
+from .mutator import default_mutators
 from .replay import PATIENCE, ReplayTrace
 
 DRAWS = 3
@@ -28,21 +28,27 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
     """Rounds of the best of ``population_size`` draws by the cost model; at first of three for each trial.
 
     ``init_measured_ratio``: how many of the best that ran are mutated, as a share of the population. ``init_min_unmeasured``:
-    random draws before the first round, at least. ``genetic_num_iters``: generations of a round; those after the first mutate what
-    the model ranks highest. ``genetic_mutate_prob``: the share of draws that mutate. ``genetic_max_fail_count``: draws for each
-    candidate that is wanted. ``eps_greedy``: the share of a round taken at random. ``mutator_probs``: mutators and how often each
-    is tried.
+    random draws before the first round, at least. ``max_fail_count``: draws for each candidate that is wanted, before one has run;
+    ``genetic_max_fail_count``: then. ``genetic_num_iters``: generations of a round; those after the first mutate what the model
+    ranks highest. ``genetic_mutate_prob``: the share of draws that mutate. ``eps_greedy``: the share of a round taken at random.
+    ``mutator_probs``: mutators and how often each is tried.
     """
 
     def __init__(
         self, *, population_size: int = 48, init_measured_ratio: float = 0.125, init_min_unmeasured: int = 0,
-        genetic_num_iters: int = 1, genetic_mutate_prob: float = 0.7, genetic_max_fail_count: int = PATIENCE,
-        eps_greedy: float = 0.1, mutator_probs: Mapping[Mutator, float] | None = None,
+        max_fail_count: int = PATIENCE, genetic_num_iters: int = 1, genetic_mutate_prob: float = 0.7,
+        genetic_max_fail_count: int = PATIENCE, eps_greedy: float = 0.1, mutator_probs: Mapping[Any, float] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        check_numbers(1, population_size=population_size, genetic_num_iters=genetic_num_iters)
+        check_numbers(1, max_fail_count=max_fail_count, genetic_max_fail_count=genetic_max_fail_count)
+        check_numbers(0, init_min_unmeasured=init_min_unmeasured)
+        check_numbers(0, 1, init_measured_ratio=init_measured_ratio, genetic_mutate_prob=genetic_mutate_prob)
+        check_numbers(0, 1, eps_greedy=eps_greedy)
         self.population_size, self.init_measured_ratio = population_size, init_measured_ratio
         self.init_min_unmeasured, self.genetic_num_iters = init_min_unmeasured, genetic_num_iters
-        self.genetic_mutate_prob, self.patience = genetic_mutate_prob, genetic_max_fail_count
+        self.genetic_mutate_prob, self.patience = genetic_mutate_prob, max_fail_count
+        self.genetic_max_fail_count = genetic_max_fail_count
         self.eps_greedy, self.mutator_probs = eps_greedy, mutator_probs
 
     def initialize_with_tune_context(self, context: TuneContext) -> None:
@@ -51,7 +57,9 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
         given = self.mutator_probs
         if given is None:
             given = getattr(context.space_generator, "mutator_probs", None)
-        self.mutators = default_mutators() if given is None else dict(given)
+        probs = default_mutators() if given is None else dict(given)
+        check_numbers(0, **{type(mutator).__name__: prob for mutator, prob in probs.items()})
+        self.mutators = {mutator: prob for mutator, prob in probs.items() if prob > 0}
         for mutator in self.mutators:
             initialize_part(mutator, context)
 
@@ -132,6 +140,7 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
             # the default build is the sketch of its decisions, where the space has one
             traces = [sch.trace for sch in (sketches if candidate.is_default else [candidate.sch])]
             self.ran += [(min(result.run_secs), trace) for trace in traces if result.run_secs]
+        self.patience = self.genetic_max_fail_count if self.ran else self.patience
         if self.own_model:
             self.cost_model.update(self.sampler.context, candidates, results)
 

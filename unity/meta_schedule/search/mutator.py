@@ -155,9 +155,10 @@ def default_mutators() -> dict[Mutator, float]:
     }  # fmt: skip
 
 
+create = Mutator.create
 PyMutator = Mutator
 
 __all__ = [
     "MutateCategorical", "MutateComputeLocation", "MutateParallel", "MutateTileSize", "MutateUnroll", "Mutator", "PyMutator",
-    "default_mutators",
+    "create", "default_mutators",
 ]  # fmt: skip

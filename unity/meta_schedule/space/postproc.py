@@ -185,11 +185,12 @@ def _of_target(processor: bool) -> list[Postproc]:
     return [RewriteParallelVectorizeUnroll(), RewriteReductionBlock()] if processor else []
 
 
+create = Postproc.create
 PyPostproc = Postproc
 
 __all__ = [
     "PARALLEL", "UNROLL", "VECTORIZE", "DisallowDynamicLoop", "Postproc", "PyPostproc",
-    "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "loop_kinds", "postprocs_of",
+    "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "create", "loop_kinds", "postprocs_of",
 ]  # fmt: skip
 
 __getattr__ = absent_names(__name__, {

@@ -327,11 +327,12 @@ def _of_processor() -> list[ScheduleRule]:
     ]
 
 
+create = ScheduleRule.create
 PyScheduleRule = ScheduleRule
 
 __all__ = [
     "AddRFactor", "ApplyCustomRule", "AutoInline", "MultiLevelTiling", "ParallelizeVectorizeUnroll", "PyScheduleRule",
-    "RandomComputeLocation", "ReuseType", "ScheduleRule", "is_reused",
+    "RandomComputeLocation", "ReuseType", "ScheduleRule", "create", "is_reused",
 ]  # fmt: skip
 
 __getattr__ = absent_names(__name__, {

@@ -16,7 +16,7 @@ from ...ir.walk import collect
 from ...support.arguments import guarded_class
 from ...support.errors import ScheduleError
 from ...transform.schedule import Schedule
-from ..core.part import initialize_part
+from ..core.part import initialize_part, is_for_processor
 from ..core.tune_context import MAIN, SpaceGenerator, TuneContext
 from .postproc import Postproc
 from .schedule_rule import ScheduleRule
@@ -26,18 +26,30 @@ FROM_TARGET = "from-target"
 """The parts that a kind of targets has."""
 
 
+def _is_from_target(kind: str) -> bool:
+    """True for the word that leaves parts to the target, False for a kind of targets. Raises ScheduleError E401 for other text."""
+    if kind != FROM_TARGET and is_for_processor(kind) is None:
+        raise ScheduleError("E401", f"no kind of targets {kind!r}", help=f"{FROM_TARGET}, llvm or cuda")
+    return kind == FROM_TARGET
+
+
 class _Space(SpaceGenerator):
     """The parts that all spaces take: rules, steps that finish candidates, mutators."""
 
     def __init__(
-        self, sch_rules: Sequence[ScheduleRule] | str = (), postprocs: Sequence[Postproc] | str | None = None,
+        self, sch_rules: Sequence[Any] | str = (), postprocs: Sequence[Any] | str | None = None,
         mutator_probs: Mapping[Any, float] | str | None = None,
     ) -> None:  # fmt: skip
-        rules = [] if sch_rules == FROM_TARGET else ScheduleRule.create(sch_rules)
-        self.sch_rules = list(rules)
-        given = None if postprocs == FROM_TARGET else Postproc.create(postprocs)
-        self.postprocs = None if given is None else list(given)
-        self.mutator_probs = None if isinstance(mutator_probs, str) or mutator_probs is None else dict(mutator_probs)
+        if isinstance(sch_rules, str):
+            sch_rules = [] if _is_from_target(sch_rules) else ScheduleRule.create(sch_rules)
+        if isinstance(postprocs, str):
+            postprocs = None if _is_from_target(postprocs) else Postproc.create(postprocs)
+        if isinstance(mutator_probs, str):
+            _is_from_target(mutator_probs)
+            mutator_probs = None  # those of the search are for all targets
+        self.sch_rules = [ScheduleRule.create(rule) for rule in sch_rules]
+        self.postprocs = None if postprocs is None else [Postproc.create(one) for one in postprocs]
+        self.mutator_probs = None if mutator_probs is None else dict(mutator_probs)
 
     def initialize_with_tune_context(self, context: TuneContext) -> None:
         """Take the task, and tell the parts."""
@@ -54,7 +66,7 @@ class PostOrderApply(_Space, names=("post-order-apply",)):
     """
 
     def __init__(
-        self, sch_rules: Sequence[ScheduleRule] | str = (), postprocs: Sequence[Postproc] | str | None = None,
+        self, sch_rules: Sequence[Any] | str = (), postprocs: Sequence[Any] | str | None = None,
         mutator_probs: Mapping[Any, float] | str | None = None, *, f_block_filter: Callable[[Block], bool] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(sch_rules, postprocs, mutator_probs)
@@ -116,8 +128,8 @@ class ScheduleFn(_Space, names=("schedule-fn",)):
     """The space of a function ``f(sch)`` that schedules with sampling steps; it may return schedules of its own."""
 
     def __init__(
-        self, sch_fn: Callable[[Schedule], Any], sch_rules: Sequence[ScheduleRule] | str = (),
-        postprocs: Sequence[Postproc] | str | None = None, mutator_probs: Mapping[Any, float] | str | None = None,
+        self, sch_fn: Callable[[Schedule], Any], sch_rules: Sequence[Any] | str = (),
+        postprocs: Sequence[Any] | str | None = None, mutator_probs: Mapping[Any, float] | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(sch_rules, postprocs, mutator_probs)
         self.sch_fn = sch_fn
@@ -139,8 +151,8 @@ class SpaceGeneratorUnion(_Space, names=("union",)):
     """The sketches of several generators."""
 
     def __init__(
-        self, space_generators: Sequence[SpaceGenerator], sch_rules: Sequence[ScheduleRule] | str = (),
-        postprocs: Sequence[Postproc] | str | None = None, mutator_probs: Mapping[Any, float] | str | None = None,
+        self, space_generators: Sequence[SpaceGenerator], sch_rules: Sequence[Any] | str = (),
+        postprocs: Sequence[Any] | str | None = None, mutator_probs: Mapping[Any, float] | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(sch_rules, postprocs, mutator_probs)
         self.space_generators = list(space_generators)
