@@ -192,12 +192,39 @@ def test_transposed_convolutions(shape, kernel, attrs, groups):
         bb.emit_func_output(out)
     mod, array = bb.get(), data(shape)
     after = agree(mod, array)
-    mixed = np.max(attrs.get("strides", 1)) > 1 and attrs.get("dilation", 1) > 1
-    assert (name in after.script()) == (groups > 1 or mixed or 0 in shape)
+    strides = np.broadcast_to(attrs.get("strides", 1), len(kernel))
+    mixed = np.max(strides) > 1 and attrs.get("dilation", 1) > 1
+    uneven = any(k % s for k, s in zip(kernel, strides))
+    assert (name in after.script()) == (groups > 1 or mixed or uneven or 0 in shape)
     direct = unity.VirtualMachine(unity.compile(mod, pipeline=DEFAULT_PIPELINE.without("convert_layout")))["main"](
         array
     )
     np.testing.assert_allclose(np.asarray(direct), np.asarray(run(mod, "main", array)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kernel", "kept"), [(4, 0), (3, 1)])
+def test_a_transposed_convolution_follows_another(kernel, kept):
+    weights = [RNG.standard_normal(s).astype("float32") for s in ((32, 3, 3, 3), (32, 16, kernel, kernel))]
+    bb = unity.BlockBuilder()
+    x = relax.Var("x", (1, 3, 8, 8), "float32")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.nn.conv2d(x, relax.const(weights[0]), padding=1))))
+            out = bb.emit_output(relax.op.nn.conv2d_transpose(y, relax.const(weights[1]), strides=2, padding=1))
+        bb.emit_func_output(out)
+    text = agree(bb.get(), data((1, 3, 8, 8))).script()
+    assert text.count("conv2d_transpose") == kept and text.count('out_layout="NHWC"') == 2
+
+
+def test_moving_a_constant_weight_costs_nothing():
+    bb = unity.BlockBuilder()
+    x = relax.Var("x", (1, 256, 4, 4), "float32")
+    weight = relax.const(RNG.standard_normal((256, 64, 4, 4)).astype("float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out = bb.emit_output(relax.op.nn.conv2d_transpose(x, weight, strides=2, padding=1))
+        bb.emit_func_output(out)
+    assert "conv2d_transpose" not in convert_layout.with_options(lanes=16)(bb.get()).script()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import Any
 
 from ....ir.build import int_value
 from ....ir.builder import make_call
-from ....ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGetItem, Var, op
+from ....ir.expr import BindingBlock, Call, IntImm, Op, Tuple, TupleGetItem, Var, op
 from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.relation import dims
@@ -199,7 +199,7 @@ class _Converter:
         assert self.rewriter is not None and type(call.op) is Op
         data, weight = call.args
         rank = rank_of(data)
-        order = "OI" + channels_first_layout(rank)[2:]
+        order = ("IO" if call.op_name in TRANSPOSED else "OI") + channels_first_layout(rank)[2:]
         kernel = self.rewriter.emit(permute_dims(weight, axes=[order.index(c) for c in kernel_layout]), "weight")
         attrs = {
             **call.attrs,
@@ -237,8 +237,13 @@ class _Converter:
             return None
         if self.only_constants and not self.definitions.is_constant(weight):
             return None
-        self.saved += THIN * _count(data) * _count(weight) // _extent(weight, 0)
-        return as_convolution(call, self.known(data))
+        form = self.known(data)
+        made = as_convolution(call, form)
+        if made is not None:
+            self.saved += THIN * _count(data) * _count(weight) // _extent(weight, 0)
+        elif form is not None:
+            made = self.channels_last(call, form, channels_last_layout(call.ty.ndim)[1:-1] + "IO")
+        return made
 
     def call(self, call: Call) -> Expr:
         """The value to bind in place of a call."""
@@ -294,20 +299,10 @@ class _Converter:
 
 def _transposed(fn: Function) -> int:
     """Elements that calls of ``R.permute_dims`` move, constants aside."""
-    moved, fixed = 0, set[Var]()
-    for _, binding in each_binding(fn):
-        value = binding.value
-        if type(value) is Constant:
-            fixed.add(binding.var)
-        if type(value) is not Call:
-            continue
-        if all([type(a) is Constant or a in fixed for a in value.args]):
-            fixed.add(binding.var)
-        elif value.op_name == R.permute_dims.name and permutation(value, rank_of(value)) != tuple(
-            range(rank_of(value))
-        ):
-            moved += _count(value)
-    return moved
+    known = Definitions(fn)
+    moving = [v for v in known.value.values() if type(v) is Call and v.op_name == R.permute_dims.name]
+    moving = [v for v in moving if permutation(v, rank_of(v)) != tuple(range(rank_of(v)))]
+    return sum([_count(v) for v in moving if not known.is_constant(v)])
 
 
 @function_pass()
