@@ -27,7 +27,7 @@ from .workers.jobs import build_program
 from .workers.pool import LocalWorkers
 
 ENVIRONMENT = {"UNITY_CACHE": "off", "UNITY_EXPLAIN": ""}
-"""Options of workers: candidates are not remembered, and nothing is said of how each is built."""
+"""Options of workers: candidates are not cached, and nothing is said of how each is built."""
 
 
 @dataclass(slots=True, frozen=True)

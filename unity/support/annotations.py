@@ -80,7 +80,7 @@ _NUMBERS: dict[type, tuple[type, ...]] = {int: (numbers.Integral,), float: (numb
 
 
 def _has_class(classes: tuple[type, ...], exact: bool) -> Check:
-    """True if a value is of one of some classes. Classes once found right are remembered."""
+    """True if a value is of one of some classes. Classes once found right are cached."""
     known = {cls for cls in classes if cls in (int, float)}
     others = tuple([cls for cls in classes if cls not in (int, float)])
     if not exact:

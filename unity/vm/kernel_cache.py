@@ -1,4 +1,4 @@
-"""Tensor programs to their target's code, each remembered between processes by what goes in: its text, pipeline, target.
+"""Tensor programs to their target's code, each cached between processes by what goes in: its text, pipeline, target.
 
 A build lowers and compiles only the programs it has not seen; code is made in the background while the next program is lowered.
 Here: when and under which key. Not here: the folder (`ObjectCache`), code generation (the target's `Backend`). Invariant:
@@ -68,7 +68,7 @@ def is_watched() -> bool:
 
 
 def kernel_parts(pipeline: Pipeline, target: Target) -> dict[str, str]:
-    """The parts of a key that decide the code beside the programs; none for a target whose code is not remembered."""
+    """The parts of a key that decide the code beside the programs; none for a target whose code is not cached."""
     backend = backend_of(target)
     if backend.cache_key is None:
         return {}

@@ -1,11 +1,11 @@
-"""Whole builds remembered between processes: a module built before becomes its executable without a pass being run.
+"""Whole builds cached between processes: a module built before becomes its executable without a pass being run.
 
 The key is everything but the elements of larger constants: the module with its places in the source, the pipelines, the target,
 the machine, the package's own files. The entry holds bytecode, machine code, and how each constant of the program is made of the
 module's (`transform/infra/constant_provenance.py`); so other weights in the same module find it
 too and are folded and packed by the same steps.
 Not here: the folder (`ObjectCache`). Invariant: what is found equals what a build would make, to the bit. A build that
-somebody watches, or that anything from outside the package takes part in, is neither looked up nor remembered.
+somebody watches, or that anything from outside the package takes part in, is neither looked up nor cached.
 """
 
 from __future__ import annotations

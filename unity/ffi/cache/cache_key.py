@@ -1,4 +1,4 @@
-"""Keys of remembered results: a record of named parts, which can be printed and compared.
+"""Keys of cached results: a record of named parts, which can be printed and compared.
 
 A key names an entry of the object cache. It is made of the stage that gives the result ("kernel") and of everything that decides
 it, part by part: the program, the target, the passes, the tools. Invariant: keys are equal exactly where all parts are.

@@ -151,7 +151,7 @@ class Database(metaclass=Part):
         return taken
 
     def state(self) -> str:
-        """A checksum of what builds take from the database: part of the keys of remembered builds."""
+        """A checksum of what builds take from the database: part of the keys of cached builds."""
         digest = hashlib.sha256()
         for record in self.get_all_tuning_records():
             if record.verdict != TRIAL or record.is_valid():

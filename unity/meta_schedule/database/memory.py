@@ -120,7 +120,7 @@ class ScheduleFnDatabase(MemoryDatabase, names=("schedule_fn",)):
         return None if sch is None else TuningRecord(sch.trace, Workload(one_program(fn))).program(fn)
 
     def state(self) -> str:
-        """Nothing tells what a function does: the builds are not remembered."""
+        """Nothing tells what a function does: the builds are not cached."""
         return ""
 
 

@@ -1,6 +1,6 @@
 """Tensor programs to machine code: one LLVM module for all kernels, as text, then an object file.
 
-Functions must be lowered (`transform/tir/pipeline.py`); what has no rule is a CodegenError, and LLVM's verifier sees every
+Functions must be lowered (`transform/tir/pipeline.py`); what has no emitter is a CodegenError, and LLVM's verifier sees every
 module before any of its passes do. Symbols of kernels are ``unity.kernel.<name>``.
 """
 
@@ -34,11 +34,11 @@ from ..kernel_groups import callees, imported_texts, special_nodes
 from ..llvm.casts import convert, scalar_parameter
 from ..llvm.lltypes import value_type
 from ..llvm.math.library import scales_by_instruction
-from ..llvm.writer import I64, FunctionWriter, Kernel, ModuleWriter, Rules
+from ..llvm.writer import I64, Emitters, FunctionWriter, Kernel, ModuleWriter
 from ..signature import find_symbols, kernel_signature, result_dtype
+from .emitters import CPU_EMITTERS
 from .half import conversion_functions, converts_half
 from .imported import linked, read_imported
-from .rules import CPU_RULES
 
 MANY_BRANCHES = 256
 """Branches of one function up to which LLVM's own pipeline is used."""
@@ -66,7 +66,7 @@ def kernel_symbol(name: str) -> str:
 
 
 def write_module(
-    functions: Mapping[str, PrimFunc], target: Target, suffix: str = "", rules: Rules = CPU_RULES,
+    functions: Mapping[str, PrimFunc], target: Target, suffix: str = "", emitters: Emitters = CPU_EMITTERS,
     nodes_of: Callable[[PrimFunc], list[Any]] = special_nodes,
 ) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:  # fmt: skip
     """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
@@ -75,7 +75,7 @@ def write_module(
         nodes = {name: nodes_of(func) for name, func in functions.items()}
         _refuse_recursion(functions, nodes)
         signatures = {name: kernel_signature(name, func, nodes[name]) for name, func in functions.items()}
-        module = ModuleWriter(functions, rules, symbols, signatures, features=target.processor.features)
+        module = ModuleWriter(functions, emitters, symbols, signatures, features=target.processor.features)
         module.scales = scales_by_instruction(module.features)
         if "f16c" in module.features or converts_half(compile_options(target)):
             module.converts = frozenset(["float16"])

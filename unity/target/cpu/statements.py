@@ -125,4 +125,4 @@ def _marked_for(w: FunctionWriter, stmt: AttrStmt) -> None:
 
 
 CPU_STATEMENTS: Statements = {**STATEMENTS, For: _for, AllocBuffer: _alloc, AttrStmt: _attr}
-"""The rules of statements of processors."""
+"""The emitters of statements of processors."""

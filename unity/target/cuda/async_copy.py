@@ -54,7 +54,7 @@ def wait_group(w: FunctionWriter, call: Call) -> None:
     nvvm(w, "cp.async.wait.group", "void", ("i32", str(count.value)))
 
 
-RULES: Intrinsics = {
+EMITTERS: Intrinsics = {
     "T.ptx_cp_async": cp_async,
     "T.ptx_commit_group": commit_group,
     "T.ptx_wait_group": wait_group,

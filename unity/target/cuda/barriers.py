@@ -180,7 +180,7 @@ def elect(w: FunctionWriter, call: Call) -> str:
     return w.emit(f"icmp ne i32 {assembly(w, text, ('i32',))}, 0")
 
 
-RULES: Intrinsics = {
+EMITTERS: Intrinsics = {
     "T.create_barriers": create, "T.ptx_init_barrier_thread_count": initialize, "T.ptx_arrive_barrier": arrive,
     "T.ptx_arrive_barrier_expect_tx": arrive_expecting, "T.ptx_wait_barrier": wait, "T.ptx_cp_async_barrier": arrive_when_copied,
     "T.ptx_cp_async_bulk": bulk, **dict.fromkeys(TENSOR_COPIES, bulk_tensor),

@@ -22,10 +22,10 @@ from ..cpu.codegen import compile_options, write_module
 from ..signature import symbol_vars
 from .arch import Arch, arch_of, assembled_archs
 from .assemble import assemble
-from .fast_math import FAST_RULES
+from .emitters import GPU_EMITTERS
+from .fast_math import FAST_EMITTERS
 from .kernels import TRIPLE, DeviceModule, write_kernels
 from .launch import Launcher
-from .rules import GPU_RULES
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,10 +56,10 @@ def write_programs(functions: Mapping[str, PrimFunc], target: Target, suffix: st
     arch = arch_of(target)
     kernels = {name: func for name, func in functions.items() if is_device_function(func)}
     programs = {name: func for name, func in functions.items() if name not in kernels}
-    rules = FAST_RULES if target.get("fast-math") else GPU_RULES
-    device = write_kernels(kernels, arch, suffix, rules, _sizes(programs, kernels))
+    emitters = FAST_EMITTERS if target.get("fast-math") else GPU_EMITTERS
+    device = write_kernels(kernels, arch, suffix, emitters, _sizes(programs, kernels))
     launcher = Launcher(kernels, device)
-    host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules(), launcher.nodes)
+    host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.emitters(), launcher.nodes)
     options = replace(compile_options(target), pipeline="light", opt=0)
     return CudaText(device, host, arch, assembled_archs(target), options, signatures, symbols)
 

@@ -15,12 +15,12 @@ from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
 from ...ir.expr import Call
 from ...ir.scalar import Binary, Div
-from ..llvm.intrinsics import Rule, library_call
+from ..llvm.intrinsics import Emitter, library_call
 from ..llvm.lltypes import float_text, value_type
 from ..llvm.narrow import narrow, widen
 from ..llvm.writer import EXPRESSIONS, FunctionWriter
+from .emitters import GPU_EMITTERS
 from .registers import nvvm
-from .rules import GPU_RULES
 
 _F32 = DataType("float32")
 Scalar = Callable[..., str]
@@ -92,8 +92,8 @@ def _divided(w: FunctionWriter, expr: Binary) -> str:
     return _applied(w, _DIVISION, dtype, w.value(expr.a), w.value(expr.b))
 
 
-_RULES: dict[str, Rule] = {f"T.{name}": partial(_approximated, name=name) for name in APPROXIMATE}
-FAST_RULES = replace(
-    GPU_RULES, intrinsics={**GPU_RULES.intrinsics, **_RULES}, expressions={**EXPRESSIONS, Div: _divided}
+_EMITTERS: dict[str, Emitter] = {f"T.{name}": partial(_approximated, name=name) for name in APPROXIMATE}
+FAST_EMITTERS = replace(
+    GPU_EMITTERS, intrinsics={**GPU_EMITTERS.intrinsics, **_EMITTERS}, expressions={**EXPRESSIONS, Div: _divided}
 )
 """Code generation with approximate mathematics."""

@@ -25,7 +25,7 @@ from ...support.errors import CodegenError
 from ..kernel_groups import special_nodes
 from ..llvm.casts import scalar_parameter
 from ..llvm.small_indices import size_word
-from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter, Rules
+from ..llvm.writer import Emitters, FunctionWriter, Kernel, ModuleWriter
 from ..signature import written_pointers
 from .arch import Arch
 from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TensorMap, tensor_maps
@@ -58,12 +58,12 @@ def device_symbol(name: str, suffix: str) -> str:
 
 
 def write_kernels(
-    functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, rules: Rules, sizes: Container[Var] = ()
+    functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, emitters: Emitters, sizes: Container[Var] = ()
 ) -> DeviceModule:
-    """LLVM IR of device functions for an architecture, by rules; their symbols end in ``suffix``. ``sizes``: their parameters that
-    are not below zero. Raises CodegenError E52x."""
+    """LLVM IR of device functions for an architecture; their symbols end in ``suffix``. ``sizes``: parameters that are not below
+    zero. Raises CodegenError E52x."""
     symbols = {name: device_symbol(name, suffix) for name in functions}
-    module = ModuleWriter(functions, rules, symbols, {}, features=arch.includes)
+    module = ModuleWriter(functions, emitters, symbols, {}, features=arch.includes)
     module.estimates = True
     module.converts = frozenset(["float16", "bfloat16"] if arch.capability >= 80 else ["float16"])
     messages: list[str] = []

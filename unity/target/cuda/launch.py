@@ -22,13 +22,13 @@ from ...ir.types import Expr
 from ...ir.walk import collect, substitute
 from ...support.errors import CodegenError
 from ..cpu import calls
-from ..cpu.rules import CPU_RULES
+from ..cpu.emitters import CPU_EMITTERS
 from ..cpu.statements import symbolic_size
 from ..kernel_groups import special_nodes
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.statements import constant_count
-from ..llvm.writer import UNDEFINED, FunctionWriter, Rules
+from ..llvm.writer import UNDEFINED, Emitters, FunctionWriter
 from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES
 from .kernels import VECTOR_ALIGN, DeviceModule, thread_extents
 
@@ -152,13 +152,13 @@ class Launcher:
     functions: Mapping[str, PrimFunc]
     module: DeviceModule
 
-    def rules(self) -> Rules:
+    def emitters(self) -> Emitters:
         """Code generation of a host function."""
-        return Rules(
+        return Emitters(
             "the host of a GPU",
-            {**CPU_RULES.statements, AllocBuffer: _allocate},
-            CPU_RULES.intrinsics,
-            CPU_RULES.leave,
+            {**CPU_EMITTERS.statements, AllocBuffer: _allocate},
+            CPU_EMITTERS.intrinsics,
+            CPU_EMITTERS.leave,
             self.call,
             release=("@unity.cuda.free", _MEMORY),
         )

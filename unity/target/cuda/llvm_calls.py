@@ -99,7 +99,7 @@ def refuse_call(w: FunctionWriter, call: Call) -> str:
     raise CodegenError("E527", f"a kernel cannot call {name!r}: no functions are linked to it", call.span, help=help)
 
 
-RULES: Intrinsics = {
+EMITTERS: Intrinsics = {
     **dict.fromkeys(("T.call_llvm_intrin", "T.call_llvm_pure_intrin"), call_llvm),
     **dict.fromkeys(
         ("T.call_extern", "T.call_pure_extern", "T.call_packed", "T.tvm_call_packed", "T.call_cpacked"), refuse_call

@@ -218,7 +218,7 @@ def mma_fragments(w: FunctionWriter, call: Call) -> None:
     store_words(w, *d, made, form.c, form.total)
 
 
-RULES: Intrinsics = {
+EMITTERS: Intrinsics = {
     "T.ptx_mma": mma,
     "T.ptx_ldmatrix": ldmatrix,
     "T.tvm_fill_fragment": fill_fragment,

@@ -9,7 +9,7 @@ from ...ir.build import const
 from ...ir.expr import Call, IntImm, Var
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from ..llvm.intrinsics import Rule, pointer
+from ..llvm.intrinsics import Emitter, pointer
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index_parts, moved
 from ..llvm.writer import FunctionWriter
@@ -80,14 +80,14 @@ def number(call: Call, index: int) -> int:
     return argument.value
 
 
-def fixed(arch: str, text: str) -> Rule:
-    """The rule of an instruction from an architecture on, whose arguments are constants: each stands at a ``{}`` of its text."""
+def fixed(arch: str, text: str) -> Emitter:
+    """The emitter of an instruction from an architecture on, whose arguments are constants: each stands at a ``{}`` of its text."""
 
-    def rule(w: FunctionWriter, call: Call) -> None:
+    def emitter(w: FunctionWriter, call: Call) -> None:
         require(w, arch, call)
         assembly(w, text.format(*[number(call, index) for index in range(len(call.args))]), ())
 
-    return rule
+    return emitter
 
 
 def shared_address(w: FunctionWriter, base: Expr, offset: Expr = ZERO, dtype: DataType = I32) -> tuple[str, str]:

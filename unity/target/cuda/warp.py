@@ -159,7 +159,7 @@ done:
 """
 
 
-RULES: Intrinsics = {
+EMITTERS: Intrinsics = {
     "T.atomic_add": atomic_add,
     "T.tvm_storage_sync": storage_sync,
     "T.tvm_warp_activemask": active_mask,

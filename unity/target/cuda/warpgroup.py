@@ -95,7 +95,7 @@ def sets_registers(func: PrimFunc) -> bool:
     return any([call.op_name == "T.ptx_setmaxnreg" for call in collect(func.body, Call)])
 
 
-RULES: Intrinsics = {
+EMITTERS: Intrinsics = {
     "T.ptx_wgmma": product, "T.ptx_wgmma_fence": fixed("sm_90a", "wgmma.fence.sync.aligned;"),
     "T.ptx_wgmma_commit_group": fixed("sm_90a", "wgmma.commit_group.sync.aligned;"),
     "T.ptx_wgmma_wait_group": fixed("sm_90a", "wgmma.wait_group.sync.aligned {};"),

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and logic: rules for the two-operand nodes.
+"""Arithmetic, comparisons and logic: emitters for the two-operand nodes.
 
 Every result is defined: integers wrap; division by zero is a run-time failure with a message; the smallest integer
 divided by -1 wraps; shifts by the width or more give 0 (or the sign); Min and Max hand NaN on.

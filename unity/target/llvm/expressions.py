@@ -1,4 +1,4 @@
-"""Constants, vectors and local bindings: rules of the remaining expression nodes."""
+"""Constants, vectors and local bindings: emitters of the remaining expression nodes."""
 
 from __future__ import annotations
 

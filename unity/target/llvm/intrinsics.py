@@ -1,4 +1,4 @@
-"""Calls of ``T.*`` intrinsics that all targets share: a table from name to rule."""
+"""Calls of ``T.*`` intrinsics that all targets share: a table from name to emitter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .writer import EXPRESSIONS, INTRINSICS, UNDEFINED, FunctionWriter
 
 _F32 = DataType("float32")
 _I64 = DataType("int64")
-Rule = Callable[[FunctionWriter, Call], str | None]
+Emitter = Callable[[FunctionWriter, Call], str | None]
 
 
 def _result(call: Call) -> DataType:
@@ -32,7 +32,7 @@ def _result(call: Call) -> DataType:
 
 def _call(w: FunctionWriter, call: Call) -> str:
     if type(call.op) is GlobalVar:
-        return w.module.rules.call_function(w, call)
+        return w.module.emitters.call_function(w, call)
     if type(call.op) is not Op:
         raise CodegenError("E526", f"a tensor program cannot call a {type(call.op).__name__}", call.span)
     name = call.op.name
@@ -41,9 +41,9 @@ def _call(w: FunctionWriter, call: Call) -> str:
         row.arity[1] if row.arity[1] >= 0 else len(call.args)
     ):
         raise CodegenError("E526", f"{name} cannot take {len(call.args)} arguments", call.span)
-    rule = w.module.rules.intrinsics.get(name)
-    if rule is not None:
-        return rule(w, call) or UNDEFINED
+    emitter = w.module.emitters.intrinsics.get(name)
+    if emitter is not None:
+        return emitter(w, call) or UNDEFINED
     return library_call(w, call, name.removeprefix("T."))
 
 
@@ -52,7 +52,7 @@ def library_call(w: FunctionWriter, call: Call, name: str) -> str:
     dtype = dtype_of(call.args[0]) if call.args else DataType("void")
     work = _F32.with_lanes(dtype.lanes) if dtype.is_narrow else dtype
     if not is_math_function(name, work.element.name):
-        raise CodegenError("E526", f"T.{name} has no code for {dtype.name} on {w.module.rules.target}", call.span)
+        raise CodegenError("E526", f"T.{name} has no code for {dtype.name} on {w.module.emitters.target}", call.span)
     arguments = []
     for argument in call.args:
         own = dtype_of(argument)
@@ -77,13 +77,13 @@ def _require_bits(dtype: DataType, call: Call) -> None:
         raise CodegenError("E523", f"{call.op_name} of {dtype.name} values", call.span)
 
 
-def _bitwise(instruction: str) -> Rule:
-    def rule(w: FunctionWriter, call: Call) -> str:
+def _bitwise(instruction: str) -> Emitter:
+    def emitter(w: FunctionWriter, call: Call) -> str:
         dtype = _same_types(call)
         _require_bits(dtype, call)
         return w.emit(f"{instruction} {value_type(dtype)} {w.value(call.args[0])}, {w.value(call.args[1])}")
 
-    return rule
+    return emitter
 
 
 def _bitwise_not(w: FunctionWriter, call: Call) -> str:
@@ -93,11 +93,11 @@ def _bitwise_not(w: FunctionWriter, call: Call) -> str:
     return w.emit(f"xor {value_type(dtype)} {w.value(call.args[0])}, {ones}")
 
 
-def shift(left: bool, by_minimum: bool = False) -> Rule:
+def shift(left: bool, by_minimum: bool = False) -> Emitter:
     """Shifts of which any amount has a meaning. LLVM gets an amount below the width: 0 for one that is not, or with ``by_minimum``
     the largest."""
 
-    def rule(w: FunctionWriter, call: Call) -> str:
+    def emitter(w: FunctionWriter, call: Call) -> str:
         dtype = dtype_of(call.args[0])
         if not dtype.is_integral:
             raise CodegenError("E523", f"shift of a {dtype.name} value", call.span)
@@ -116,7 +116,7 @@ def shift(left: bool, by_minimum: bool = False) -> Rule:
         safe = w.emit(f"select {mask} {inside}, {ty} {amount}, {ty} {int_text(dtype.bits - 1, dtype)}")
         return w.emit(f"ashr {ty} {value}, {safe}")
 
-    return rule
+    return emitter
 
 
 def _absolute(w: FunctionWriter, call: Call) -> str:
@@ -130,17 +130,17 @@ def _absolute(w: FunctionWriter, call: Call) -> str:
     return w.emit(f"call {ty} @llvm.abs.{suffix(dtype)}({ty} {value}, i1 false)")
 
 
-def _rounding(name: str) -> Rule:
+def _rounding(name: str) -> Emitter:
     """floor and its like: integers are already whole."""
 
-    def rule(w: FunctionWriter, call: Call) -> str:
+    def emitter(w: FunctionWriter, call: Call) -> str:
         return w.value(call.args[0]) if dtype_of(call.args[0]).is_integral else library_call(w, call, name)
 
-    return rule
+    return emitter
 
 
-def _predicate(name: str, of_integer: bool) -> Rule:
-    def rule(w: FunctionWriter, call: Call) -> str:
+def _predicate(name: str, of_integer: bool) -> Emitter:
+    def emitter(w: FunctionWriter, call: Call) -> str:
         dtype = dtype_of(call.args[0])
         text = w.value(call.args[0])
         if not dtype.is_float:
@@ -154,7 +154,7 @@ def _predicate(name: str, of_integer: bool) -> Rule:
         infinity = float_text(float("inf"), dtype)
         return w.emit(f"fcmp {'oeq' if name == 'isinf' else 'olt'} {ty} {size}, {infinity}")
 
-    return rule
+    return emitter
 
 
 def _reinterpret(w: FunctionWriter, call: Call) -> str:
@@ -184,10 +184,10 @@ def _ldexp(w: FunctionWriter, call: Call) -> str:
     return narrow(w, result, dtype, work) if dtype.is_narrow else result
 
 
-def _count(name: str) -> Rule:
+def _count(name: str) -> Emitter:
     """popcount and clz: as wide as the operand."""
 
-    def rule(w: FunctionWriter, call: Call) -> str:
+    def emitter(w: FunctionWriter, call: Call) -> str:
         dtype = dtype_of(call.args[0])
         if not dtype.is_integral:
             raise CodegenError("E526", f"T.{name} of {dtype.name}", call.span)
@@ -196,7 +196,7 @@ def _count(name: str) -> Rule:
         result = w.emit(f"call {ty} @llvm.{intrinsic}.{suffix(dtype)}({ty} {text}{extra})")
         return convert(w, result, dtype, _result(call))
 
-    return rule
+    return emitter
 
 
 def _if_then_else(w: FunctionWriter, call: Call) -> str:
@@ -255,8 +255,8 @@ def _undef(w: FunctionWriter, call: Call) -> str:
     return int_text(0, dtype) if not dtype.is_float or dtype.is_narrow else float_text(0.0, dtype)
 
 
-def _half_of(high: bool) -> Rule:
-    def rule(w: FunctionWriter, call: Call) -> str:
+def _half_of(high: bool) -> Emitter:
+    def emitter(w: FunctionWriter, call: Call) -> str:
         dtype = dtype_of(call.args[0])
         half = dtype.lanes // 2
         if dtype.lanes % 2 or _result(call) is not dtype.with_lanes(half):
@@ -267,7 +267,7 @@ def _half_of(high: bool) -> Rule:
             return w.emit(f"extractelement {ty} {text}, i64 {first}")
         return shuffled(w, ty, text, range(first, first + half))
 
-    return rule
+    return emitter
 
 
 def _combine(w: FunctionWriter, call: Call) -> str:

@@ -1,8 +1,8 @@
 """State of code generation: one ModuleWriter per LLVM module, one FunctionWriter per LLVM function being written.
 
-Here: naming, basic blocks, failure exits, what must be freed on the way out. The rules that translate nodes, as far as all targets
-share them, register themselves in ``EXPRESSIONS`` and ``STATEMENTS`` (`expressions.py`, `statements.py`, ...); a target puts its
-``Rules`` together from these and its own. Invariant: after each rule the current block is open (has no terminator yet).
+Here: naming, basic blocks, failure exits, what must be freed on the way out. The emitters of nodes, as far as all targets share
+them, register themselves in ``EXPRESSIONS`` and ``STATEMENTS`` (`expressions.py`, `statements.py`, ...); a target puts its
+``Emitters`` together from these and its own. Invariant: after each emitter the current block is open (has no terminator yet).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ...support.errors import CodegenError
 from .deferred_checks import NAMES, PURE, DeferredChecks, is_arithmetic
 
 Expressions = dict[type, Callable[[Any, Any], str]]
-"""Rules (writer, expression) -> operand text, by exact node type."""
+"""Emitters (writer, expression) -> operand text, by exact node type."""
 Statements = dict[type, Callable[[Any, Any], None]]
-"""Rules (writer, statement) -> None, by exact node type."""
+"""Emitters (writer, statement) -> None, by exact node type."""
 Intrinsics = dict[str, Callable[[Any, Any], str | None]]
-"""Rules (writer, call) -> operand text, None without a result, by the name of a ``T.*`` intrinsic."""
+"""Emitters (writer, call) -> operand text, None without a result, by the name of a ``T.*`` intrinsic."""
 Key = Expr | tuple[Any, ...]
 """Arithmetic under the operands of the variables in it that statements give values anew (`small_indices.py`)."""
 Parts = tuple[Expr | None, dict[Var, int], int]
@@ -34,7 +34,7 @@ Parts = tuple[Expr | None, dict[Var, int], int]
 UNDEFINED = "undef"
 """The operand for a call without result."""
 EXPRESSIONS: Expressions = {}
-"""The rules of expressions that all targets share."""
+"""The emitters of expressions that all targets share."""
 STATEMENTS: Statements = {}
 """The same of statements."""
 INTRINSICS: Intrinsics = {}
@@ -50,7 +50,7 @@ MOST_WAITING = 16
 
 
 @dataclass(slots=True, frozen=True)
-class Rules:
+class Emitters:
     """Code generation of each node for a kind of targets. ``leave`` ends the current block and the function with a status.
     ``call_function`` calls another tensor program of the module."""
 
@@ -99,7 +99,7 @@ class ModuleWriter:
     """Texts of one LLVM module. ``definitions`` maps symbols to their text (declarations, helpers, global data)."""
 
     functions: Mapping[str, PrimFunc]
-    rules: Rules
+    emitters: Emitters
     symbols: dict[str, str]
     """LLVM symbol of each function."""
     signatures: dict[str, KernelSignature]
@@ -404,14 +404,14 @@ class FunctionWriter:
         return name
 
     def value(self, expr: Expr) -> str:
-        """Operand text of an expression. Raises CodegenError E520 for a node that has no rule."""
-        rules = self.module.rules
-        rule = rules.expressions.get(type(expr))
-        if rule is None:
+        """Operand text of an expression. Raises CodegenError E520 for a node that has no emitter."""
+        emitters = self.module.emitters
+        emitter = emitters.expressions.get(type(expr))
+        if emitter is None:
             raise CodegenError(
-                "E520", f"{type(expr).__name__} cannot stand in code for {rules.target}", getattr(expr, "span", None)
+                "E520", f"{type(expr).__name__} cannot stand in code for {emitters.target}", getattr(expr, "span", None)
             )
-        return rule(self, expr)
+        return emitter(self, expr)
 
     def unmasked(self, expr: Expr) -> str:
         """Operand text of a vector whose lanes are going to change places: the current mask says nothing about them."""
@@ -421,14 +421,14 @@ class FunctionWriter:
         return text
 
     def statement(self, stmt: Any) -> None:
-        """Write a statement. Raises CodegenError E520 for a node that has no rule."""
-        rule = self.module.rules.statements.get(type(stmt))
-        if rule is None:
+        """Write a statement. Raises CodegenError E520 for a node that has no emitter."""
+        emitter = self.module.emitters.statements.get(type(stmt))
+        if emitter is None:
             raise CodegenError(
                 "E520", f"{type(stmt).__name__} must be lowered before code generation", getattr(stmt, "span", None)
             )
         try:
-            rule(self, stmt)
+            emitter(self, stmt)
         except CodegenError as error:
             error.locate(getattr(stmt, "span", None))
             raise
@@ -478,7 +478,7 @@ class FunctionWriter:
         """Free what is held and return a status; ends the block."""
         self.settle()
         self.free_down_to(0)
-        self.module.rules.leave(self, status)
+        self.module.emitters.leave(self, status)
 
     def body(self) -> str:
         """The text of the function between its braces."""
@@ -495,6 +495,6 @@ class FunctionWriter:
     def free_down_to(self, depth: int) -> None:
         """Write calls freeing heap blocks above a depth; the list itself stays (other paths need it)."""
         for pointer in reversed(self.heap[depth:]):
-            symbol, text = self.module.rules.release
+            symbol, text = self.module.emitters.release
             self.module.declare(symbol, text)
             self.do(f"call void {symbol}(ptr {pointer})")

@@ -1,8 +1,8 @@
-"""Schedules that the rules made of programs, remembered between processes beside the compiled objects.
+"""Schedules that the rules made of programs, cached between processes beside the compiled objects.
 
 Here: when and under which key. Not here: the folder (`ObjectCache`), the rules. Invariant: whatever may change the result
 is part of the key - the package's own files, the program, which parameters are constants, the machine, the rules - and rules
-from outside the package are always asked. A program's name is not part of it; a remembered program has no spans inside.
+from outside the package are always asked. A program's name is not part of it; a cached program has no spans inside.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Constants that remember how a build made them of its module's constants, so that another build can make them of others.
 
-A build whose result is to be remembered runs on ``Ledger.module``: every constant is ``Traced``. What a pass computes of
+A build whose result is to be cached runs on ``Ledger.module``: every constant is ``Traced``. What a pass computes of
 constants it makes with ``derive`` (or tells with ``traced``): the step is written down in the ledger. Invariant: a pass learns
 nothing of the elements of a traced tensor that the ledger does not know - any other look at them is an observation, kept as a
 checksum of what was seen. So two builds of equal modules, whose observed constants are equal, take the same steps and end with

@@ -1,6 +1,6 @@
 """Running a function for a check: what comes out of the reference interpreter, and how two outcomes differ.
 
-Results of tensor programs are remembered by program and argument data, so that a module that changed in one place runs again
+Results of tensor programs are cached by program and argument data, so that a module that changed in one place runs again
 in that place alone. Invariant: arguments are copied, nothing a caller holds is changed.
 """
 
@@ -76,7 +76,7 @@ class Memo:
         return tuple(parts)
 
     def recall(self, key: Any, args: list[Any]) -> bool:
-        """Write the remembered results into the arguments."""
+        """Write the cached results into the arguments."""
         found = self.results.get(key)
         if found is None:
             return False

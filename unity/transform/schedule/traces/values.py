@@ -13,6 +13,7 @@ from typing import Any
 from ....arith.index_map import IndexMap
 from ....ir import build
 from ....ir.expr import IntImm, Var
+from ....ir.scalar import Add, FloorDiv, FloorMod, Mul, Sub
 from ....ir.types import Expr, prim_type
 from ....ir.walk import free_vars
 from ....support.errors import ScheduleError
@@ -85,14 +86,14 @@ def _expr_text(expr: Expr, names: Mapping[Var, str], inner: bool = False) -> str
         return names[expr]
     if type(expr) is IntImm:
         return str(expr.value)
-    symbol = _SYMBOLS.get(type(expr).__name__)
+    symbol = _SYMBOLS.get(type(expr))
     if symbol is None:
         raise ScheduleError("E405", f"{type(expr).__name__} cannot be written into a trace")
     text = f"{_expr_text(expr.a, names, True)} {symbol} {_expr_text(expr.b, names, True)}"  # type: ignore[attr-defined]
     return f"({text})" if inner else text
 
 
-_SYMBOLS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
+_SYMBOLS: dict[type, str] = {Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%"}
 _MAKERS: dict[type, Callable[[Any, Any], Expr]] = {
     ast.Add: build.add, ast.Sub: build.sub, ast.Mult: build.mul, ast.FloorDiv: build.floordiv, ast.Mod: build.floormod,
 }  # fmt: skip

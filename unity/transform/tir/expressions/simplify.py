@@ -53,7 +53,7 @@ class _Simplify(Rewriter):
         return self.over_indices(expr)
 
     def over_indices(self, expr: Any) -> bool:
-        """True when all leaves are constants, loop variables and shape symbols. Remembered per node: asked at every level."""
+        """True when all leaves are constants, loop variables and shape symbols. Cached per node: asked at every level."""
         kind = type(expr)
         if kind is Var:
             return expr in self.indices

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ...ir.expr import Call, IntImm, StringImm
 from ...ir.scalar import BufferLoad
 from ...support.errors import CodegenError
-from ..llvm import arithmetic, expressions, intrinsics  # noqa: F401 - the rules they register
+from ..llvm import arithmetic, expressions, intrinsics  # noqa: F401 - the emitters they register
 from ..llvm.intrinsics import pointer
 from ..llvm.memory import address
-from ..llvm.writer import INTRINSICS, FunctionWriter, Rules
+from ..llvm.writer import INTRINSICS, Emitters, FunctionWriter
 from . import calls
 from .statements import CPU_STATEMENTS
 
@@ -36,7 +36,7 @@ def _leave(w: FunctionWriter, status: str) -> None:
     w.lines.append(f"  ret i32 {status}")
 
 
-CPU_RULES = Rules(
+CPU_EMITTERS = Emitters(
     "a processor",
     CPU_STATEMENTS,
     {

@@ -1,4 +1,4 @@
-"""Code generation rules for CUDA devices: memory of each scope, thread axes, instructions of warps and blocks."""
+"""Emitters for CUDA devices: memory of each scope, thread axes, instructions of warps and blocks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ...support.errors import CodegenError
 from ...transform.tir.blocks.lower_opaque_block import leaves_loop
 from ...transform.tir.loops.unroll_loop import statement_count
 from ...transform.tir.threads.verify_gpu_code import AXIS_LIMITS
-from ..llvm import arithmetic, expressions  # noqa: F401 - the rules they register
+from ..llvm import arithmetic, expressions  # noqa: F401 - the emitters they register
 from ..llvm.casts import convert
 from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.small_indices import give_range, write_out
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
-from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
+from ..llvm.writer import INTRINSICS, STATEMENTS, Emitters, FunctionWriter
 from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
 from .places import Sums, give_slot
 from .registers import AXES, DYNAMIC_SHARED, I32, SHARED, nvvm, read_register
@@ -187,14 +187,14 @@ def _ex2(w: FunctionWriter, call: Call) -> str:
 
 _SHIFTS = {"T.shift_left": shift(True, by_minimum=True), "T.shift_right": shift(False, by_minimum=True)}
 """NVPTX of LLVM 22 takes ``amount < 64 ? x << amount : 0`` for its own shift, which looks at 32 bits of the amount."""
-_RULES = {
-    **INTRINSICS, "T.prefetch": _ignored, "T.ptx_ex2": _ex2, **_SHIFTS, **warp.RULES, **matrix.RULES, **async_copy.RULES,
-    **barriers.RULES, **warpgroup.RULES, **llvm_calls.RULES,
+_EMITTERS = {
+    **INTRINSICS, "T.prefetch": _ignored, "T.ptx_ex2": _ex2, **_SHIFTS, **warp.EMITTERS, **matrix.EMITTERS, **async_copy.EMITTERS,
+    **barriers.EMITTERS, **warpgroup.EMITTERS, **llvm_calls.EMITTERS,
 }  # fmt: skip
-GPU_RULES = Rules(
+GPU_EMITTERS = Emitters(
     "a GPU",
     {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute, Bind: _bind, DeclBuffer: _declare},
-    _RULES,
+    _EMITTERS,
     _leave,
     _call_function,
 )
