@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 from .support.forking import guard_forks
-from .support.lazy import OtherNames, stub_names
+from .support.lazy import OtherPaths, stub_names
 from .version import VERSION
 
 __version__ = VERSION
 guard_forks()
-sys.meta_path.insert(0, OtherNames())  # before the finder of files, which would read them once more
+sys.meta_path.insert(0, OtherPaths())  # before the finder of files, which would read them once more
 
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
 """Packages, which type checkers know without the stub."""

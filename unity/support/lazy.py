@@ -104,7 +104,7 @@ def absent_names(module: str, instead: Mapping[str, str], others: Find | None = 
     return find
 
 
-OTHER_NAMES = {
+OTHER_PATHS = {
     "unity.nd": "unity.runtime", "unity.tirx": "unity.tir", "unity.s_tir": "unity.tir",
     "unity.script.tirx": "unity.script.tir", "unity.script.s_tir": "unity.script.tir",
     "unity.ir.instrument": "unity.instrument", "unity.ir.transform": "unity.transform",
@@ -115,13 +115,13 @@ OTHER_NAMES = {
 """Modules by the names that other versions of TVM have for them, to import from."""
 
 
-class OtherNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules by ``OTHER_NAMES``, and what lies in packages by them: the module itself, no second one made of its file."""
+class OtherPaths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds modules by ``OTHER_PATHS``, and what lies in packages by them: the module itself, no second one made of its file."""
 
     def name(self, other: str) -> str:
         """The name of a module by another one; "" for all that is none."""
         package, _, own = other.rpartition(".")
-        return OTHER_NAMES.get(other) or (f"{found}.{own}" if package and (found := self.name(package)) else "")
+        return OTHER_PATHS.get(other) or (f"{found}.{own}" if package and (found := self.name(package)) else "")
 
     def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
         """A module by another name."""
