@@ -26,7 +26,7 @@ UNARY: dict[str, Callable[..., np.ndarray]] = {
 }  # fmt: skip
 BINARY: dict[str, Callable[..., np.ndarray]] = {"pow": np.power, "atan2": np.arctan2, "hypot": np.hypot}
 EXACT: dict[str, Callable[..., np.ndarray]] = {
-    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "nearbyint": np.round, "abs": np.abs,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "nearbyint": np.round, "fabs": np.abs,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "fmod": np.fmod, "copysign": np.copysign, "nextafter": np.nextafter,
 }  # fmt: skip
