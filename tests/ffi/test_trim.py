@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from unity.ffi.native.trim import trim_heap
+from unity.ffi.native.native_helpers import trim_heap
 
 
 def resident() -> float:

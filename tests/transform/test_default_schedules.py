@@ -13,9 +13,8 @@ from unity.ir.stmt import For
 from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.target.cpu import caches
-from unity.target.cpu.backend import CPU
-from unity.target.cpu.caches import second_level_of
+from unity.target.cpu import backend
+from unity.target.cpu.backend import CPU, second_level_of
 from unity.transform.default_schedule import Packing, schedule_default
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.infra.backend import Machine, machine_in_use
@@ -293,7 +292,7 @@ def test_the_second_level_cache_is_that_of_the_processor(tmp_path, monkeypatch):
     unknown = Processor("a new one", "", frozenset())
     try:
         assert second_level_of(unknown) >> 10 == 1024
-        monkeypatch.setattr(caches, "host_processor", lambda: unknown)
+        monkeypatch.setattr(backend, "host_processor", lambda: unknown)
         assert second_level_of(unknown) >> 10 == 640
         monkeypatch.setattr(system, "CACHES", tmp_path / "none")
         system.second_level_cache.cache_clear()

@@ -13,8 +13,8 @@ from xml.sax.saxutils import escape
 
 from ..ir.stmt import Block
 from ..ir.walk import collect
+from ..support.errors import using
 from .database import Database
-from .database.json_files import using
 from .database.record import TRIAL, TuningRecord, fastest
 
 WIDTH, HEIGHT, MARGIN = 360, 150, 46

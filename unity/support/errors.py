@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any, Self
 
 from .source import Span
@@ -183,6 +185,15 @@ class InterpreterError(UnityError):
 
 class ScheduleError(UnityError):
     """A schedule primitive whose precondition does not hold."""
+
+
+@contextmanager
+def using(path: str | Path) -> Iterator[None]:
+    """Turn what the system refuses, and bytes that are not text, into a ScheduleError E461."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScheduleError("E461", f"{path}: {error}", help="give another file") from error
 
 
 class PassError(UnityError):

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..ffi.discard import is_discarded
-from ..ffi.native.trim import trim_heap
+from ..ffi.native.native_helpers import trim_heap
 from ..ffi.targets.target import Target
 from ..ffi.tensor import Tensor
 from ..ir.expr import Constant, Var

@@ -75,7 +75,7 @@ class Context:
         )  # fmt: skip
         """The words by which machine code enters a program without that block (`unity/ffi/native/helpers_device_ir.py`)."""
         self.checks: WeakSet[Any] = WeakSet()
-        """The checks inside the kernels that are loaded (`checks.py`)."""
+        """The checks inside the kernels that are loaded (`module.py`)."""
         self.captures: dict[int, int] = {}
         """For each stream the stream on which its graphs are captured (`graph.py`)."""
         self.made: set[int] = set()

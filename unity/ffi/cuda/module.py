@@ -1,12 +1,16 @@
-"""Modules: kernels and global memory of a cubin, a fat binary or PTX, loaded into a context."""
+"""Modules: kernels and global memory of a cubin, a fat binary or PTX, loaded into a context, and the checks inside kernels.
+
+A failing thread stores a number in a word of the module, and the host reads it whenever it has waited. A launch
+does not wait for its kernel, so a failed check is reported at the next synchronisation or copy to the host.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import c_int, c_size_t, c_uint64, c_void_p
+from ctypes import c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
-from ...support.errors import DeviceError
+from ...support.errors import DeviceError, Note, VMError
 from .context import Context
 from .driver import IMAGE, SUCCESS
 
@@ -18,6 +22,9 @@ _FUNCTION_ATTRIBUTES = {
     "max_dynamic_shared_bytes": 8,
 }  # fmt: skip
 """Numbers of a function's attributes. Source: CUfunction_attribute of cuda.h."""
+
+STATUS = "unity_status"
+"""The word of a module: 0, or the number of the check that failed last."""
 
 
 class Module:
@@ -82,3 +89,24 @@ class Module:
                 self.context.driver.status("cuModuleUnload", handle)
         except DeviceError:  # a lost context, a forked process: the code is gone with it
             pass
+
+
+class KernelChecks:
+    """The checks of a loaded module; ``messages`` are numbered from 1. It keeps the module alive, and is owned by the loader of
+    the module."""
+
+    def __init__(self, module: Module, messages: tuple[str, ...]) -> None:
+        self.module, self.messages = module, messages
+        self.address, _ = module.symbol(STATUS)
+        module.context.checks.add(self)
+
+    def raise_if_failed(self) -> None:
+        """Raise VMError E614 for a check that failed since the last call. The context must be current and its work finished."""
+        driver, status = self.module.context.driver, c_uint32()
+        driver.call("cuMemcpyDtoH_v2", ctypes.byref(status), self.address, 4)
+        if status.value:
+            driver.call("cuMemsetD8_v2", self.address, 0, 4)
+            known = status.value <= len(self.messages)
+            reason, _, place = (self.messages[status.value - 1] if known else f"status {status.value}").partition("\n")
+            notes = [Note(f"checked at {place}")] if place else []
+            raise VMError("E614", f"cuda:{self.module.context.index}: {reason}", notes=notes)

@@ -18,8 +18,8 @@ from ..machine_code.engine import Engine
 from ..machine_code.layout import immortal
 from ..machine_code.llvm import CompileOptions
 from .copy_ir import ROWS, SIZES, TURNED, copy_ir, side
+from .native_helpers import trim_heap
 from .pool import ParallelFor, ensure_pool, num_threads
-from .trim import trim_heap
 
 MIN_NATIVE = 1 << 16
 """Smaller arrays are copied by numpy."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from functools import cache
 
 from ...support.options import int_option
@@ -131,3 +132,12 @@ def helper_symbols() -> dict[str, int]:
     engine = helper_engine()
     found = {name: engine.address(name) for name in engine.names() if not name.startswith("unity_handler")}
     return found | {"unity_runtime": ctypes.addressof(TABLE)}
+
+
+def trim_heap() -> bool:
+    """Give free pages of the C library's heap back to the system; False where the C library cannot (other than glibc).
+
+    It keeps large freed pieces for itself: its threshold for own mappings grows with what is freed.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    return trim is not None and trim(ctypes.c_size_t(0)) == 1

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from ...support.errors import FFIError
 from ..abi import KernelSignature
 from ..calls.host_copies import running_device
-from ..cuda.checks import KernelChecks
 from ..cuda.context import Context, context as context_of
 from ..cuda.driver import driver_in_use
 from ..cuda.image import CudaCode, Image
 from ..cuda.launch import launch_symbols
-from ..cuda.module import Module
+from ..cuda.module import KernelChecks, Module
 from ..device import CUDA_KIND
 from ..machine_code.engine import Engine
 from .cpu_runtime import host_symbols

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...ffi.device import CPU
-from ...ffi.native.trim import trim_heap
+from ...ffi.native.native_helpers import trim_heap
 from ...ffi.tensor import Tensor
 from ...ir.expr import Constant, Var
 from ...ir.module import IRModule

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from ...ir.structural import structural_digest
-from ...support.errors import ScheduleError
+from ...support.errors import ScheduleError, using
 from ...support.optional import require
 from ...support.schema import Schema, need
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured, TuneContext
-from ..database.json_files import using
 from .feature_extractor import FeatureExtractor, ProgramFeatures
 from .traffic import TrafficModel
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
-from ...support.errors import ScheduleError
+from ...support.errors import ScheduleError, using
 from .database import as_record_data
 from .memory import MemoryDatabase
 from .record import TuningRecord
@@ -112,15 +111,3 @@ def _append(path: Path, data: object) -> None:
         except OSError:
             file.truncate(end)
             raise
-
-
-@contextmanager
-def using(path: str | Path) -> Iterator[None]:
-    """Turn what the system refuses, and bytes that are not text, into a ScheduleError E461."""
-    try:
-        yield
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScheduleError("E461", f"{path}: {error}", help="give another file") from error
-
-
-__all__ = ["JSONDatabase", "using"]

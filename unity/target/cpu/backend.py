@@ -8,7 +8,8 @@ from functools import cache, partial
 from ...ffi.machine_code.llvm import object_key
 from ...ffi.runtime.cpu_runtime import CPU_RUNTIME
 from ...ffi.targets.kinds import LLVM
-from ...ffi.targets.processor import Processor, llvm_version
+from ...ffi.targets.processor import Processor, host_processor, llvm_version
+from ...ffi.targets.system import second_level_cache
 from ...ffi.targets.target import Target
 from ...ir.function import PrimFunc
 from ...transform.default_schedule.few_columns import FEW_COLUMNS
@@ -20,7 +21,6 @@ from ...transform.default_schedule.split_reductions import SPLIT
 from ...transform.default_schedule.windows import WINDOWS
 from ...transform.infra.backend import Backend, KernelCode, Machine, register_target
 from ...transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
-from .caches import second_level_of
 from .codegen import KernelText, compile_kernel_text, compile_options, write_kernels
 
 
@@ -53,6 +53,28 @@ second one."""
 _SLOW = {"dot_16x2_bf16_avx512_local": _AMD}
 """Tensor intrinsic -> the feature without which it is slower than plain steps. Of pairs of bfloat16 a Zen 4 begins as many as of
 multiply-adds, an Emerald Rapids one in the time of four (1.7 and 6.8 thousand million a second)."""
+
+
+_KIB = {
+    256: "nehalem westmere sandybridge ivybridge haswell broadwell skylake cannonlake",
+    512: "icelake-client rocketlake znver1 znver2 znver3",
+    1024: "skylake-avx512 cascadelake cooperlake znver4 znver5",
+    1280: "icelake-server tigerlake alderlake",
+    2048: "sapphirerapids emeraldrapids graniterapids graniterapids-d raptorlake meteorlake",
+    2560: "lunarlake",
+    3072: "arrowlake arrowlake-s",
+}
+"""KiB of the second-level cache of a core -> LLVM's names of processors, as the vendors state them; of processors with two kinds of
+cores that of the larger ones."""
+_BY_NAME = {name: size << 10 for size, names in _KIB.items() for name in names.split()}
+USUAL = 1 << 20
+"""Bytes where nothing is known, as of ``x86-64-v3``, which many processors are."""
+
+
+def second_level_of(processor: Processor) -> int:
+    """Bytes of the second-level cache of a core: by name, or what the system says of this machine's."""
+    known = _BY_NAME.get(processor.cpu, 0)
+    return known or (second_level_cache() if processor == host_processor() else 0) or USUAL
 
 
 def machine_of(target: Target) -> Machine:

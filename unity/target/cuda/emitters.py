@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...arith.interval import Interval
-from ...ffi.cuda.checks import STATUS
+from ...ffi.cuda.module import STATUS
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of, int_value
 from ...ir.expr import Call, IntImm, Var
