@@ -2,15 +2,13 @@
 
 import ast
 import importlib
-import os
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 from main_job import CANONICAL
+from programs import run_program
 
 import unity
 from unity import meta_schedule, te, topi
@@ -36,18 +34,13 @@ WITH_CODE = [
 ]
 
 
-def run(path, cwd):
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=240, cwd=cwd, env=env)
-
-
 @pytest.mark.parametrize("page", WITH_CODE, ids=[str(p.relative_to(ROOT)) for p in WITH_CODE])
 def test_page(page, tmp_path):
     """The blocks of a page run in order in one process (decorators read their source from the file)."""
     text = page.read_text()
     program = tmp_path / (page.stem.lower() + "_blocks.py")
     program.write_text("\n".join(BLOCK.findall(text)))
-    result = run(program, tmp_path)
+    result = run_program(program, tmp_path)
     assert result.returncode == 0, result.stderr[-3000:]
 
 
@@ -66,7 +59,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[e.name for e in EXAMPLES])
 def test_example(example, tmp_path):
-    result = run(example, tmp_path)
+    result = run_program(example, tmp_path)
     assert result.returncode == 0, result.stderr[-3000:]
     assert result.stdout.strip(), "an example shows its result"
 

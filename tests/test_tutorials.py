@@ -5,13 +5,11 @@ blocks like any other.
 """
 
 import doctest
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import run_program
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / "docs" / "tutorial").glob("[0-9]*.md"))
@@ -42,10 +40,7 @@ def test_chapter(page, tmp_path):
     blocks, shown = shown_outputs(FENCE.findall(page.read_text()))
     path = tmp_path / f"chapter_{page.stem}.py"
     path.write_text(program(blocks))
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    result = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, timeout=240, cwd=tmp_path, env=env
-    )
+    result = run_program(path, tmp_path)
     assert result.returncode == 0, result.stderr[-3000:]
     printed = re.split("^" + re.escape(MARK).replace(r"\{\}", r"\d+") + "\n", result.stdout, flags=re.MULTILINE)[1:]
     assert len(printed) == len(blocks)

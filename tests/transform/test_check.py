@@ -1,12 +1,8 @@
 """Translation validation: wrong passes of several kinds are caught, named, made small and saved; right ones pass."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from programs import run_program
 
 import unity
 from unity import relax, te
@@ -178,14 +174,7 @@ def test_a_wrong_plan_of_memory(tmp_path):
 
 def test_the_saved_file_runs_alone(tmp_path):
     file = caught(swapped, parse(MODEL), tmp_path)
-    root = Path(unity.__file__).parents[1]
-    result = subprocess.run(
-        [sys.executable, str(file)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
+    result = run_program(file, tmp_path)
     assert result.returncode == 1, result.stderr
     assert "before and after wrong_operands: " in result.stdout and "became" in result.stdout
 
@@ -271,12 +260,11 @@ class Model:
 
 
 def test_the_option_checks_compilation(tmp_path):
-    program = (
+    program = tmp_path / "program.py"
+    program.write_text(
         f"import unity\nfrom unity.script import parse\nmod = parse({MODEL!r})\nunity.compile(mod)\nprint('compiled')\n"
     )
-    root = Path(unity.__file__).parents[1]
-    env = {**os.environ, "PYTHONPATH": str(root), "UNITY_CHECK": "1", "UNITY_CHECK_INPUTS": "2"}
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=env)
+    result = run_program(program, tmp_path, UNITY_CHECK="1", UNITY_CHECK_INPUTS="2")
     assert result.returncode == 0 and "compiled" in result.stdout, result.stderr[-2000:]
     assert "check legalize_ops: main agrees on 2 inputs" in result.stderr
 
@@ -305,10 +293,7 @@ def test_large_constants_are_dumped_once(tmp_path, dtype):
     assert [p.name for p in (tmp_path / "constants").iterdir()] == [f"const_0.{dtype}.npy"]
     scripts = sorted(tmp_path.glob("0*.py"))
     assert len(scripts) == 5 and all([p.stat().st_size < 6000 for p in scripts]) and run_dumps(tmp_path) == 0
-    root = Path(unity.__file__).parents[1]
-    result = subprocess.run(
-        [sys.executable, str(scripts[-1])], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)}
-    )
+    result = run_program(scripts[-1], tmp_path)
     assert result.returncode == 0, result.stderr
 
 
