@@ -271,6 +271,30 @@ def test_inlining():
     assert_same(mod, sch.mod)
 
 
+UNIT = """@I.ir_module
+class Unit:
+    @T.prim_func
+    def main(A: T.Buffer((12, 10), "float32"), B: T.Buffer((12, 10, 1), "float32"), D: T.Buffer((1, 3, 4, 10), "float32")):
+        C = T.alloc_buffer((12, 10))
+        for i, u, j in T.grid(12, 1, 10):
+            with T.block("C"):
+                vi, vu, vj = T.axis.remap("SSS", [i, u, j])
+                C[vi, vj] = A[vi, vj + vu] * 2.0
+        for one, i, k, j in T.grid(1, 3, 4, 10):
+            with T.block("D"):
+                vo, vi, vk, vj = T.axis.remap("SSSS", [one, i, k, j])
+                D[vo, vi, vk, vj] = C[vi * 4 + vk, vj] + B[vi * 4 + vk, vj, vo]
+"""
+
+
+@pytest.mark.parametrize(("inline", "block"), [("compute_inline", "C"), ("reverse_compute_inline", "D")])
+def test_inlining_of_blocks_with_an_axis_of_one_step(inline: str, block: str) -> None:
+    mod, sch = start(UNIT)
+    getattr(sch, inline)(block)
+    assert "alloc_buffer" not in sch.mod.script()
+    assert_same(mod, sch.mod)
+
+
 LAYOUTS = [
     "i, j: (j, i)",
     "i, j: (i // 4, j // 2, i % 4, j % 2)",

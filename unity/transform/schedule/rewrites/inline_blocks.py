@@ -117,12 +117,13 @@ def definition(realize: BlockRealize) -> Definition | str:
         inverse = inverse_of(block, store.indices, store.buffer.shape)
         if inverse is None:
             return f"block {block.name} does not write one element for each of its points"
-    variables, placed = {iterator.var for iterator in block.iter_vars}, variables_in(store.indices)
-    if any([v in variables and v not in placed for v in used_vars(store.value)]):
+    others = {axis.var: axis.domain for axis in block.iter_vars if axis.var not in variables_in(store.indices)}
+    value = substitute(store.value, {var: domain.min for var, domain in others.items() if is_int(domain.extent, 1)})
+    if any([v in others for v in used_vars(value)]):
         return f"block {block.name} writes one element several times"
     if any([load.buffer.data is store.buffer.data for load in collect(store.value, BufferLoad)]):
         return f"block {block.name} reads what it writes"
-    return Definition(store.buffer, store.indices, store.value, inverse)
+    return Definition(store.buffer, store.indices, value, inverse)
 
 
 def covers(indices: tuple[Expr, ...], shape: tuple[Expr, ...], block: Block) -> bool:

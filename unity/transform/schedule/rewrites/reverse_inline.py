@@ -79,17 +79,19 @@ def _why_not_earlier(body: Stmt, found: Definition, writer: BlockRealize, realiz
 
 def _points(block: Block, load: BufferLoad, cell: tuple[Expr, ...]) -> dict[Var, Expr] | None:
     """The variables of a block that reads each element of a buffer once, at the point that reads ``cell``; else None."""
-    if not {axis.var for axis in block.iter_vars} <= variables_in(load.indices):
+    others = [axis for axis in block.iter_vars if axis.var not in variables_in(load.indices)]
+    if not all([is_int(axis.domain.extent, 1) for axis in others]):
         return None
+    points = {axis.var: axis.domain.min for axis in others}
     if covers(load.indices, load.buffer.shape, block):
         ana, domains = Analyzer(), {axis.var: axis.domain for axis in block.iter_vars}
         for index, dim in zip(load.indices, load.buffer.shape):
             domain = domains.get(index) if type(index) is Var else None
             if domain and not (is_int(domain.min, 0) and ana.can_prove_equal(domain.extent, dim)):
                 return None  # the producer computes more
-        return {formal: given for formal, given in zip(load.indices, cell) if type(formal) is Var}
+        return points | {formal: given for formal, given in zip(load.indices, cell) if type(formal) is Var}
     inverse = inverse_of(block, load.indices, load.buffer.shape)
-    return None if inverse is None else inverse.at(cell)
+    return None if inverse is None else points | inverse.at(cell)
 
 
 def _sources(body: Stmt, found: Definition) -> list[Buffer]:
