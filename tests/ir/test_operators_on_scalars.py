@@ -17,6 +17,26 @@ def test_arithmetic_makes_expressions() -> None:
     assert str(const(3, "int64") * const(4, "int64")) == "T.int64(12)" and (n == n) is True and len({n, m}) == 2
 
 
+def test_elements_of_buffers() -> None:
+    n, A, z = tir.Var("n", "int64"), tir.decl_buffer((4, 5), "float32", "A"), tir.decl_buffer((), "int8", "z")
+    assert [str(e) for e in (A[n, 2] * 2, A[n + 1, n], z[()])] == ["A[n, 2] * T.float32(2)", "A[n + 1, n]", "z[()]"]
+    for wrong in (
+        lambda: A[0],
+        lambda: A[0, "x"],
+        lambda: A[0, 1.5],
+        lambda: A[0, 0:2],
+        lambda: list(A),
+        lambda: 3 in A,
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+    P = te.placeholder((2,), name="P")
+    Q = te.extern((1,), [P], lambda ins, outs: tir.BufferStore(outs[0], ins[0][0] + ins[0][1], [0]))
+    result = np.zeros(1, "float32")
+    unity.compile(te.create_prim_func([P, Q]))(np.array([3, 4], "float32"), result)
+    assert result[0] == 7
+
+
 def test_shapes_are_written_with_them() -> None:
     n = tir.Var("n", "int64")
     bb = relax.BlockBuilder()

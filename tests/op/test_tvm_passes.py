@@ -125,10 +125,10 @@ def test_programs_made_by_hand() -> None:
     """The block around everything, which programs have in TVM, is left out; a loop takes the kind and the axis as there."""
     a, b = tir.decl_buffer((8,), "float32", "A"), tir.decl_buffer((8,), "float32", "B")
     i, vi = tir.Var("i", "int64"), tir.Var("vi", "int64")
-    axis = tir.IterVar(vi, tir.Range(tir.IntImm("int64", 0), tir.IntImm("int64", 8)), "S")
-    store = tir.BufferStore(b, tir.BufferLoad(a, [vi]) + 1.0, (vi,))
+    axis = tir.IterVar((0, 8), vi, tir.IterVar.DataPar)
+    store = tir.BufferStore(b, tir.BufferLoad(a, [vi]) + 1.0, [vi])
     inner = tir.SBlockRealize([i], True, tir.SBlock([axis], [], [], "B", store))
-    loop = tir.For(i, 0, 8, "serial", inner)
+    loop = tir.For(i, 0, 8, tir.ForKind.SERIAL, inner)
     root = tir.SBlockRealize(iter_values=[], predicate=True, block=tir.SBlock([], [], [], "root", loop))
     func = tir.PrimFunc(params=[a, b], body=root, attrs={"global_symbol": "main"})
     assert isinstance(func.body, tir.For) and isinstance(root.block, tir.SBlock)
@@ -144,6 +144,31 @@ def test_programs_made_by_hand() -> None:
     assert_structural_equal(func, expected)
     tir.analysis.verify_well_formed(func)
     assert isinstance(tvm_thread_invariant(tir.LT(i, 4)), Call)
+
+
+def test_statements_made_by_hand() -> None:
+    """Numbers stand for expressions, lists for tuples."""
+    a, c = tir.decl_buffer((8,), "float32", "A"), tir.decl_buffer((2,), "float32", "C")
+    i, v, n = [tir.Var(name, "int64") for name in "ivn"]
+    body = tir.SeqStmt([
+        tir.AllocBuffer(c), tir.BufferStore(c, 2, [0]), tir.AssertStmt(tir.GT(n, 0), "n is positive"),
+        tir.LetStmt(v, n + 1, tir.IfThenElse(tir.LT(v, 4), tir.Evaluate(0), tir.Evaluate(v))),
+        tir.For(i, 0, n, tir.ForKind.UNROLLED, tir.AttrStmt(i, "pragma_note", 1, tir.BufferStore(a, c[0] * 3, [i]))),
+        tir.BufferStore(a, tir.call_intrin("float32", "tir.exp", a[1]), [7]), tir.While(tir.LT(n, 0), tir.Evaluate(1)),
+    ])  # fmt: skip
+    func = tir.PrimFunc([a, n], body)
+    tir.analysis.verify_well_formed(func)
+    assert_structural_equal(unity.script.parse(str(func), check=False), func)
+    region = tir.BufferRegion(a, [tir.Range(2, 6)])
+    assert (region.region[0].min.value, region.region[0].extent.value) == (2, 4) and isinstance(
+        region, tir.BufferRegion
+    )
+    assert str(tir.Range(n).extent) == "n" and isinstance(body.stmts[0], tir.AllocBuffer)
+    assert tir.IterVar(tir.Range(0, 4), "r", tir.IterVar.CommReduce).kind == "R"
+    for wrong in (lambda: tir.Evaluate(), lambda: tir.BufferStore(a), lambda: tir.IterVar((0, 4), "r", 9),
+                  lambda: tir.BufferStore(a, "x", [0]), lambda: tir.call_intrin("float32", "tir.nope", 1)):  # fmt: skip
+        with pytest.raises(unity.UnityError):
+            wrong()
 
 
 def test_sizes_compare_with_numbers() -> None:

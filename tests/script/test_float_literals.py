@@ -5,7 +5,7 @@ import pytest
 
 import unity
 from unity.ffi.dtype import DataType
-from unity.ir import Constant, FloatImm, Var
+from unity.ir import Constant, FloatImm, Var, first_difference
 from unity.ir.build import const, round_float
 from unity.ir.op import OPS, REQUIRED
 from unity.ir.relation import tensor_type
@@ -113,3 +113,19 @@ def test_a_registered_function_gets_all_digits():
 def test_a_bare_literal_is_float32():
     """As in TVM, where nothing says otherwise."""
     assert literals("R.const(LIT)", "x = LIT; B[i] = x", "float64") == [round_float(0.1, DataType("float32"))] * 2
+
+
+BESIDE = [
+    "X + Z", "Z - X", "X * Z", "X // Z", "X % Z", "X < Z", "X == Z", "T.min(X, Z)", "T.max(Z, X)", "T.truncdiv(X, Z)", "T.truncmod(X, Z)",
+    "T.bitwise_and(X, Z)", "T.bitwise_xor(Z, X)", "T.shift_right(Z, X)", "T.if_then_else(X > Z, X, Z)", "T.if_then_else(X > Z, Z, X)",
+    "T.Select(X > Z, X, Z)", "T.Select(X > Z, Z, Z)", "T.min(X, T.if_then_else(X > Z, X, Z))", "T.Let(Z + v, where={v: X})", "X + Z * X",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_extreme_integers_read_back(dtype: str) -> None:
+    text = "@T.prim_func\ndef f(A: T.Buffer((2,), 'DTYPE')):\n".replace("DTYPE", dtype)
+    for value in (np.iinfo(dtype).min or 1, np.iinfo(dtype).max):
+        for form in BESIDE:
+            fn = from_source(f"{text}    T.evaluate({form})\n".replace("Z", f"T.{dtype}({value})").replace("X", "A[0]"))
+            assert first_difference(from_source(str(fn)), fn) is None, str(fn)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..ffi.dtype import DataType
+from ..support.errors import ArgumentError
 from ..support.source import Span
 from .expr import IntImm, Var
 from .node import Aside, Def, Node, node
-from .types import Expr, PointerType, prim_type
+from .types import ARITHMETIC, Expr, PointerType, prim_type
 
 
 @node
@@ -49,6 +51,16 @@ class Buffer(Node):
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> Expr:
+        """The element at integers or integer expressions, one for each axis. Raises ArgumentError E217 for others."""
+        given = indices if isinstance(indices, tuple) else (indices,)
+        if len(given) != self.ndim or not all([isinstance(i, (int, Expr)) for i in given]):
+            raise ArgumentError("E217", f"the element {given} of {self.name}, which has {self.ndim} axes",
+                                help="write an integer or an expression for each axis; tir.BufferLoad takes te.var")  # fmt: skip
+        return ARITHMETIC["element"](self, given)
+
+    __iter__ = None  # Python would count indices without end
 
 
 Buffer.is_reference = True

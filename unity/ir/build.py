@@ -313,15 +313,15 @@ def intrinsic(name: str, *args: Operand, dtype: DataType | str | None = None, sp
     if len(args) < least or (most >= 0 and len(args) > most):
         count = f"{least}" if least == most else f"{least} to {most}" if most >= 0 else f"at least {least}"
         raise TypeRuleError("E204", f"{full} takes {count} arguments, got {len(args)}", span)
-    exprs = [a if isinstance(a, Expr) else const(a) for a in args]
+    if full == "T.if_then_else":
+        return if_then_else(args[0] if isinstance(args[0], Expr) else const(args[0]), args[1], args[2], span)
     if row.result == "same" and full not in ("T.ldexp", "T.shift_left", "T.shift_right"):
         typed = next((a for a in args if isinstance(a, Expr)), None)
         if len(args) == 2:
-            exprs = list(unify(args[0], args[1]))
+            args = unify(args[0], args[1])
         elif typed is not None:
-            exprs = [unify(a, typed)[0] if type(a) is float else e for a, e in zip(args, exprs)]
-    if full == "T.if_then_else":
-        return if_then_else(exprs[0], args[1], args[2], span)
+            args = tuple([unify(a, typed)[0] if type(a) is float else a for a in args])
+    exprs = [a if isinstance(a, Expr) else const(a) for a in args]
     if row.result == "same":
         ty: Type = exprs[0].ty
     elif row.result == "second":
@@ -348,6 +348,10 @@ def index_var(name: str, dtype: str = "int64") -> Var:
     return Var(name, prim_type(dtype))
 
 
+def _element(buffer: Buffer, indices: tuple[Operand, ...]) -> Expr:
+    return buffer_load(buffer, *[i if isinstance(i, Expr) else const(i, "int64") for i in indices])
+
+
 OPERATORS: dict[type, Constructor] = {
     Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv, FloorMod: floormod, Div: truncdiv, Mod: truncmod, Min: minimum, Max: maximum,
     EQ: eq, NE: ne, LT: lt, LE: le, GT: gt, GE: ge, And: logical_and, Or: logical_or,
@@ -355,4 +359,4 @@ OPERATORS: dict[type, Constructor] = {
 """The constructor of each operator of two operands."""
 BY_NAME = {name: OPERATORS[kind] for kind, name in OPERATOR_NAMES.items()}
 """The same by the names of ``OPERATOR_NAMES``."""
-ARITHMETIC.update(BY_NAME | {"cast": cast, "divide": div, "power": partial(intrinsic, "pow")})
+ARITHMETIC.update(BY_NAME | {"cast": cast, "divide": div, "element": _element, "power": partial(intrinsic, "pow")})

@@ -14,23 +14,14 @@ from typing import Any
 from .. import te
 from ..arith.index_map import IndexMap
 from ..ffi.dtype import DataType
-from ..ir import build as _build, expr as _expr, function as _function, scalar, stmt as _stmt
-from ..ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from ..ir import buffer as _buffer, build as _build, expr as _expr, function as _function, scalar, stmt as _stmt
+from ..ir.buffer import Buffer, MatchBufferRegion
 from ..ir.build import call_extern, ceildiv
 from ..ir.constant import dtype_of
 from ..ir.expr import Call, StringImm
 from ..ir.intrinsic import INTRINSICS
-from ..ir.scalar import IterVar, Let
-from ..ir.stmt import (
-    AssertStmt,
-    AttrStmt,
-    BufferStore,
-    Evaluate,
-    IfThenElse,
-    SeqStmt,
-    Stmt,
-    While,
-)  # fmt: skip
+from ..ir.scalar import Let
+from ..ir.stmt import Stmt
 from ..ir.types import VOID_TYPE, Expr, PointerType, Type, prim_type
 from ..relax.nodes import makes
 from ..support.arguments import make_public, public
@@ -83,6 +74,76 @@ def BufferLoad(buffer: Buffer, indices: Any) -> Expr:
     if not isinstance(buffer, Buffer):
         raise TypeRuleError("E201", f"an element of {buffer!r}, which is not a buffer")
     return scalar.BufferLoad(buffer, tuple([te.to_scalar(i, "int64") for i in indices]), prim_type(buffer.dtype))
+
+
+@makes(_stmt.BufferStore)
+def BufferStore(buffer: Buffer, value: Any, indices: Any, predicate: Any = None) -> _stmt.BufferStore:
+    """``buffer[indices] = value``, where the predicate holds; a number is one of the buffer's type."""
+    given = te.to_scalar(value, buffer.dtype.name), tuple([te.to_scalar(i, "int64") for i in indices])
+    return _stmt.BufferStore(buffer, *given, None if predicate is None else te.to_scalar(predicate, "bool"))
+
+
+@makes(_stmt.SeqStmt)
+def SeqStmt(seq: Sequence[Stmt]) -> Stmt:
+    """Statements one after the other."""
+    return _stmt.seq(*seq)
+
+
+def LetStmt(var: _expr.Var, value: Any, body: Stmt) -> Stmt:
+    """``var`` stands for ``value`` in ``body``: a `Bind` before it."""
+    return _stmt.seq(Bind(var, value), body)
+
+
+@makes(_buffer.Range)
+def Range(begin: Any, end: Any = None) -> _buffer.Range:
+    """The interval from ``begin``, or from zero, up to the other end, which it has not."""
+    low, high = (0, begin) if end is None else (begin, end)
+    first = te.to_scalar(low, dtype_of(high).name if isinstance(high, Expr) else "int64")
+    return _buffer.Range(first, _build.sub(te.to_scalar(high, dtype_of(first).name), first))
+
+
+@makes(scalar.IterVar)
+def IterVar(dom: Any, var: _expr.Var | str, iter_type: int | str, thread_tag: str = "") -> scalar.IterVar:
+    """An iterator over ``Range(begin, end)``, or such a pair: ``IterVar.DataPar`` or "S", ``IterVar.CommReduce`` or "R", ..."""
+    span = Range(*dom) if isinstance(dom, (list, tuple)) else dom
+    made = _expr.Var(var, prim_type("int64" if span is None else dtype_of(span.min))) if isinstance(var, str) else var
+    return scalar.IterVar(made, span, _ITERATORS[iter_type] if isinstance(iter_type, int) else iter_type, thread_tag)
+
+
+_ITERATORS = ("S", "thread", "R", "scan", "opaque")
+IterVar.DataPar, IterVar.ThreadIndex, IterVar.CommReduce, IterVar.Ordered, IterVar.Opaque = _ITERATORS
+
+
+class ForKind:
+    """Kinds of loops."""
+
+    SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"
+    THREAD_BINDING = "thread_binding"
+
+
+def _parts(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple([_parts(part) for part in value])
+    return te.to_scalar(value) if isinstance(value, (int, float, te.value.Operand)) else value
+
+
+def _plain(kind: Callable[..., Any]) -> Any:
+    """The constructor of a node, of numbers and lists too."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return kind(*_parts(args), **{name: _parts(value) for name, value in kwargs.items()})
+
+    make.__name__, make.__doc__ = kind.__name__, kind.__doc__
+    return makes(kind)(make)  # type: ignore[arg-type]
+
+
+AllocBuffer, AssertStmt, AttrStmt, Bind, BufferRegion, DeclBuffer, Evaluate, IfThenElse, While = [
+    _plain(kind)
+    for kind in (
+        _stmt.AllocBuffer, _stmt.AssertStmt, _stmt.AttrStmt, _stmt.Bind, _buffer.BufferRegion, _stmt.DeclBuffer, _stmt.Evaluate,
+        _stmt.IfThenElse, _stmt.While,
+    )
+]  # fmt: skip
 
 
 @makes(_expr.Var)
@@ -138,7 +199,8 @@ min_value, max_value, infinity = _scalar(te.min_value), _scalar(te.max_value), _
 
 
 def _block(
-    iter_vars: Sequence[IterVar], reads: Sequence[BufferRegion], writes: Sequence[BufferRegion], name_hint: str, body: Stmt,
+    iter_vars: Sequence[scalar.IterVar], reads: Sequence[_buffer.BufferRegion], writes: Sequence[_buffer.BufferRegion],
+    name_hint: str, body: Stmt,
     init: Stmt | None = None, alloc_buffers: Sequence[Buffer] = (), match_buffers: Sequence[MatchBufferRegion] = (),
     annotations: Mapping[str, Any] | None = None,
 ) -> _stmt.Block:  # fmt: skip
@@ -165,12 +227,12 @@ def BlockRealize(iter_values: Sequence[Any], predicate: Any, block: _stmt.Block)
 
 @makes(_stmt.For)
 def For(
-    loop_var: _expr.Var, min: Any, extent: Any, kind: str, body: Stmt, thread_binding: IterVar | str | None = None,
+    loop_var: _expr.Var, min: Any, extent: Any, kind: str, body: Stmt, thread_binding: scalar.IterVar | str | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> _stmt.For:  # fmt: skip
     """A loop; ``kind`` "serial", "parallel", "vectorized", "unrolled" or "thread_binding"."""
     dtype = dtype_of(loop_var).name
-    tag = thread_binding.thread_tag if isinstance(thread_binding, IterVar) else thread_binding
+    tag = thread_binding.thread_tag if isinstance(thread_binding, scalar.IterVar) else thread_binding
     given = te.to_scalar(min, dtype), te.to_scalar(extent, dtype)
     return _stmt.For(loop_var, *given, kind, body, tag, dict(annotations) if annotations else None)
 
@@ -206,6 +268,11 @@ def call_packed(name: str, *args: Any) -> Expr:
     return _build.intrinsic("call_packed", StringImm(name), *given, dtype="int32")
 
 
+def call_intrin(dtype: str | DataType, name: str, *args: Any) -> Expr:
+    """A call of an intrinsic by its name ("tir.exp"), with the data type of its result."""
+    return _build.intrinsic(_expr.op(name).name, *[te.to_scalar(a) for a in args], dtype=dtype)
+
+
 def _intrinsic(name: str) -> Callable[..., Any]:
     """The function that calls an intrinsic, with the data type of the result first where it is given."""
     row = INTRINSICS[f"T.{name}"]
@@ -237,13 +304,13 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "Broadcast", "Buffer",
-    "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast", "Div", "Evaluate", "FloatImm", "FloorDiv", "FloorMod", "For",
-    "IfThenElse", "IndexMap", "IntImm", "IterVar", "Let", "Max", "Min", "Mod", "Mul", "Not", "Or", "PrimFunc", "Ramp", "Range",
-    "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "Select", "SeqStmt", "SizeVar", "Stmt", "StringImm", "Sub",
-    "TensorIntrin", "Trace", "Var", "While", "call_extern", "call_packed", "ceildiv", "comm_reducer", "const", "decl_buffer",
-    "div", "floordiv", "floormod", "if_then_else", "indexdiv", "indexmod", "infinity", "max_value", "min_value", "schedule",
-    "truncdiv", "truncmod",
+    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "AllocBuffer", "And", "AssertStmt", "AttrStmt", "Bind", "Block", "BlockRealize",
+    "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast", "DeclBuffer", "Div", "Evaluate",
+    "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind", "IfThenElse", "IndexMap", "IntImm", "IterVar", "Let", "LetStmt", "Max",
+    "Min", "Mod", "Mul", "Not", "Or", "PrimFunc", "Ramp", "Range", "SBlock", "SBlockRealize", "Schedule", "ScheduleError",
+    "Select", "SeqStmt", "SizeVar", "Stmt", "StringImm", "Sub", "TensorIntrin", "Trace", "Var", "While", "call_extern",
+    "call_intrin", "call_packed", "ceildiv", "comm_reducer", "const", "decl_buffer", "div", "floordiv", "floormod", "if_then_else",
+    "indexdiv", "indexmod", "infinity", "max_value", "min_value", "schedule", "truncdiv", "truncmod",
 ]  # fmt: skip
 
 
