@@ -1,11 +1,14 @@
 """Tensors written to in place: writes are made out of place here, or by torch."""
 
-import random
+import copy
 import re
 
 import pytest
+from fuzz import TIMES
 
 torch = pytest.importorskip("torch")
+
+from views_and_writes import Drawn  # noqa: E402
 
 import unity  # noqa: E402
 from unity.frontend.torch.capture.trace import functional  # noqa: E402
@@ -192,41 +195,61 @@ def test_sizes_as_symbols_are_no_reason_to_trace_again(monkeypatch):
         torch.testing.assert_close(compiled(x), body(x))
 
 
-WRITES = ["add_", "sub_", "mul_", "copy_"]
-READS = ["add", "sub", "mul", "maximum"]
-VIEWS = [
-    lambda v: v.flatten(),
-    lambda v: v[:2],
-    lambda v: v.t(),
-    lambda v: v.contiguous(),
-    lambda v: v.clone(),
-    lambda v: v.reshape(v.shape),
-]
+def compare(model, run):
+    """A drawn model against torch: results, and what it wrote to its input and its buffer."""
+    expected, x, y = copy.deepcopy(model), model.x.clone(), model.x.clone()
+    right = expected(y)
+    torch.testing.assert_close((run(x), x, model.state), (right, y, expected.state), rtol=1e-4, atol=1e-5)
 
 
-def drawn(seed):
-    """A program of values, writes and views drawn at random."""
-    rng = random.Random(seed)
-    steps = [(rng.choice("wwwrrrv"), rng.random(), rng.random(), rng.randrange(60)) for _ in range(9)]
+@pytest.mark.parametrize("own", [True, False], ids=["own", "given"])
+@pytest.mark.parametrize("seed", range(8 * TIMES))
+def test_random_programs(seed, own):
+    model = Drawn(seed, own=own)
+    compare(model, unity.compile(model, example_inputs=(model.x.clone(),)))
 
+
+@pytest.mark.parametrize("seed", range(100, 100 + 16 * TIMES))
+def test_writes_of_random_programs_are_made_out_of_place(seed):
+    model = Drawn(seed, own=True, length=16)
+    program = functional(torch.export.export(model, (model.x.clone(),)))
+    assert not any([is_mutable(node.target) for node in program.graph.nodes])
+    compare(model, program.module())
+
+
+class Copies(torch.nn.Module):
+    """Copies to buffers and a weight what extends or converts to them, and reads them afterwards."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("wide", torch.ones(3, 5))
+        self.register_buffer("whole", torch.ones(3, 5, dtype=torch.int64))
+        self.register_buffer("small", torch.ones(3, 5, dtype=torch.float16))
+        self.weight = torch.nn.Parameter(torch.ones(3, 5), requires_grad=False)
+
+    def forward(self, x):
+        self.wide.copy_(torch.arange(5))
+        self.whole.copy_(x * 10)
+        self.small.copy_(x[:, :1])
+        self.weight.copy_(x.mean(0, keepdim=True))
+        return self.wide / 2, self.whole // 2, self.small.float() * 3, self.weight[0], self.small
+
+
+def test_a_copy_in_another_order_of_memory_is_no_call_into_torch():
     def body(x):
-        values = [x.clone(), x * 0.5]
-        for kind, first, second, choice in steps:
-            a, b = [values[int(place * len(values))] for place in (first, second)]
-            if kind == "v" or a.shape != b.shape:
-                values.append(VIEWS[choice % len(VIEWS)](a) if a.dim() == 2 else a * 2)
-            else:
-                values.append(getattr(a, (WRITES if kind == "w" else READS)[choice % 4])(b))
-        return tuple([value + 0 for value in values])
+        filled = x.t().index_fill(0, torch.tensor([1]), 2.0)
+        return filled, x.t().lerp(filled, 0.5), x.new_empty_strided((3, 5), (1, 3)).copy_(x)
 
-    return body
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(unity.compile(Model(body), example_inputs=(x,), strict=True)(x), body(x))
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
-def test_random_programs(seed):
-    x = torch.randn(4, 4)
-    program = torch.export.export(Model(drawn(seed)), (x.clone(),))
-    torch.testing.assert_close(unity.compile(program)(x.clone()), drawn(seed)(x.clone()))
+def test_a_copied_buffer_keeps_its_shape_and_dtype():
+    model, x = Copies(), torch.randn(3, 5)
+    expected = copy.deepcopy(model)
+    compiled = unity.compile(model, example_inputs=(x,), strict=True)
+    torch.testing.assert_close(compiled(x), expected(x))
+    torch.testing.assert_close(model.state_dict(), expected.state_dict())
 
 
 class Changed(torch.nn.Module):

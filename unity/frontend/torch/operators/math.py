@@ -167,7 +167,7 @@ def _convert(c: Context, a: Args) -> Expr:
     return c.cast(a.self, c.dtype)
 
 
-@aten("prims.convert_element_type.default")
+@aten("prims.convert_element_type.default", "prims.copy_strided.default")
 def _convert_element_type(c: Context, a: Args) -> Expr:
     return c.cast(a.a, c.dtype)
 

@@ -257,7 +257,8 @@ def _full(c: Context, a: Args) -> Expr:
 
 
 @aten("zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",
-      "empty_like.default", "new_empty.default", "empty_permuted.default")  # fmt: skip
+      "empty_like.default", "new_empty.default", "empty_permuted.default", "empty_strided.default",
+      "new_empty_strided.default")  # fmt: skip
 def _zeros(c: Context, a: Args) -> Expr:
     return op.zeros(c.shape, c.dtype)
 
