@@ -167,3 +167,42 @@ def main(A: T.Buffer((64,), "float32"), n: T.int64):
         func = parse(text.replace("MARKED", f'"{MARK}": True' * marked))
         made = str(hoist_if_then_else.with_options(marked=True).on(func).script())
         assert (made.index("if ") < made.index("for j")) is marked and MARK not in made
+
+
+ROWS_OF_SUMS = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((64,), "float32"), C: T.Buffer((2, 64), "float32")):
+    for t in T.thread_binding(2, thread="threadIdx.x"):
+        with T.block("b"):
+            vt = T.axis.spatial(2, t)
+            sums = T.alloc_buffer((64,), "float32", scope="local")
+            for i in T.unroll(8):
+                sums[T.Ramp(i * 8, T.int64(1), 8)] = T.Broadcast(T.float32(1), 8)
+            for k in range(3):
+                for i in T.unroll(8):
+                    with T.attr(T.int32(0), "reduction", 1):
+                        sums[T.Ramp({place}, T.int64(1), 8)] = sums[T.Ramp({place}, T.int64(1), 8)] + T.Broadcast(A[k + vt], 8) * B[T.Ramp(i * 8, T.int64(1), 8)]
+                sums[9] = sums[9] + sums[0] + sums[63]
+                with T.attr(T.int32(0), "reduction", 1):
+                    sums[T.Ramp(T.int64(8), T.int64(1), 8)] = sums[T.Ramp(T.int64(8), T.int64(1), 8)] + T.Broadcast(sums[2], 8) * B[T.Ramp(T.int64(0), T.int64(1), 8)]
+                if k == 1:
+                    sums[63] = T.float32(0)
+            for i in T.unroll(16):
+                C[vt, T.Ramp(i * 4, T.int64(1), 4)] = sums[T.Ramp(i * 4, T.int64(1), 4)]
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("place", "named"), [("i * 8", True), ("(i + 3) % 8 * 8", True), ("(i + vt) % 8 * 8", False)])
+def test_rows_of_sums_are_registers_by_name_where_all_places_are_known(place: str, named: bool) -> None:
+    func = parse(ROWS_OF_SUMS.format(place=place))
+    executable = unity.compile(func, target="cuda")
+    text = write_programs(GPU_PIPELINE(IRModule({"main": func}, {}, {})).prim_funcs(), Target("cuda")).device.text
+    assert text.count("fma.rn.f32 sums") == 72 * named
+    a, b = np.arange(1, 9, dtype="float32"), np.arange(64, dtype="float32") / 16
+    wanted = np.zeros((2, 64), "float32")
+    run(func, None, a, b, wanted)
+    with device_or_emulated():
+        c = unity.tensor(np.zeros((2, 64), "float32"), device=unity.cuda(0))
+        unity.VirtualMachine(executable, unity.cuda(0))["main"](a, b, c)
+        np.testing.assert_allclose(c.numpy(), wanted, rtol=1e-5)

@@ -8,14 +8,10 @@ from ...arith.interval import Interval
 from ...ffi.cuda.module import STATUS
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of, int_value
-from ...ir.expr import Call, IntImm, Var
-from ...ir.scalar import BufferLoad, IterVar
+from ...ir.expr import Call, IntImm
+from ...ir.scalar import IterVar
 from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, DeclBuffer, For
-from ...ir.types import Expr, PointerType
-from ...ir.walk import collect, uses_any
 from ...support.errors import CodegenError
-from ...transform.tir.blocks.lower_opaque_block import leaves_loop
-from ...transform.tir.loops.unroll_loop import statement_count
 from ...transform.tir.threads.verify_gpu_code import AXIS_LIMITS
 from ..llvm import arithmetic, expressions  # noqa: F401 - the emitters they register
 from ..llvm.casts import convert
@@ -26,11 +22,11 @@ from ..llvm.small_indices import give_range, write_out
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, Emitters, FunctionWriter
 from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
-from .places import Sums, give_slot
+from .places import give_slot
 from .registers import AXES, DYNAMIC_SHARED, I32, SHARED, nvvm, read_register
+from .sums import Sums, store
+from .written_loops import is_written_out
 
-MOST_WRITTEN = 4096
-"""Most stores and calls that a loop over memory of a thread becomes where nobody asks for it."""
 DYNAMIC_ALIGN = 1024
 """Alignment of dynamic shared memory in bytes."""
 LOCAL_BYTES = 64 << 10
@@ -56,43 +52,13 @@ def _loop(w: FunctionWriter, stmt: For) -> None:
     if stmt.kind == "thread_binding":
         raise CodegenError("E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread} inside a kernel", stmt.span,
                            help="lower the program with unity.target.GPU_PIPELINE first")  # fmt: skip
-    if not _is_written_out(stmt):
+    if not is_written_out(stmt):
         serial_loop(w, stmt)
         return
     assert type(stmt.extent) is IntImm and type(stmt.min) is IntImm
     for value in range(stmt.min.value, stmt.min.value + stmt.extent.value):
         write_out(w, stmt.loop_var, value)
         scoped(w, stmt.body)
-
-
-def _is_written_out(stmt: For) -> bool:
-    """True for a loop that is unrolled, and for one that goes over memory of the thread, which has to be in registers."""
-    if type(stmt.extent) is not IntImm or type(stmt.min) is not IntImm or stmt.step is not None:
-        return False
-    count = stmt.extent.value
-    asked = stmt.note("unroll", 0)
-    if asked == 1 < count or leaves_loop(stmt.body):
-        return False
-    return asked >= count or (count * statement_count(stmt.body) <= MOST_WRITTEN and _goes_over_registers(stmt))
-
-
-def _goes_over_registers(stmt: For) -> bool:
-    for part in collect(stmt.body, (BufferLoad, BufferStore, Call)):
-        if type(part) is Call:  # the number of an element stands behind the pointer
-            places = [behind for base, behind in zip(part.args, part.args[1:]) if _is_local(base)]
-        else:
-            places = [*part.indices] if _is_local(part.buffer.data) else []
-        if any([uses_any(place, (stmt.loop_var,)) for place in places]):
-            return True
-    return False
-
-
-def _is_local(pointer: Expr) -> bool:
-    return (
-        isinstance(pointer, Var)
-        and isinstance(pointer.ty, PointerType)
-        and (pointer.ty.scope == "local" or pointer.ty.scope.startswith("wmma."))
-    )
 
 
 def _attribute(w: FunctionWriter, stmt: AttrStmt) -> None:
@@ -193,7 +159,15 @@ _EMITTERS = {
 }  # fmt: skip
 GPU_EMITTERS = Emitters(
     "a GPU",
-    {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute, Bind: _bind, DeclBuffer: _declare},
+    {
+        **STATEMENTS,
+        For: _loop,
+        BufferStore: store,
+        AllocBuffer: _allocate,
+        AttrStmt: _attribute,
+        Bind: _bind,
+        DeclBuffer: _declare,
+    },
     _EMITTERS,
     _leave,
     _call_function,

@@ -1,8 +1,8 @@
-"""Where the numbers of a thread are while its kernel is written: what a block knows of its arrays, and registers that PTX names.
+"""Where the numbers of a thread are while its kernel is written: what a block knows of its arrays.
 
 Arrays of a thread are indexed by constants, because loops over them are written out. So a block knows what it stored: a read takes
-the operand, and only the last value of each cell is stored, where the block ends. LLVM makes registers of what is left. The sums of
-warpgroups are registers by name: a product goes on beside other instructions, and waits for one that copies its sums.
+the operand, and only the last value of each cell is stored, where the block ends. LLVM makes registers of what is left. Sums of
+products are registers by name (`sums.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ..llvm.lltypes import memory_type
 from ..llvm.memory import Offset, index_parts
 from ..llvm.vectors import shuffled
 from ..llvm.writer import FunctionWriter
-from .registers import LOCAL, assembly, element, structure
+from .registers import LOCAL, element, structure
+from .sums import Sums, many_sums
 
 Words = tuple[Expr, Expr, DataType]
 """A place in an array of a thread: its pointer, an offset and the type in which it counts."""
@@ -131,74 +132,6 @@ class Cells:
         return w.emit(f"getelementptr {self.element}, {LOCAL} {self.pointer}, i64 {first}") if first else self.pointer
 
 
-@dataclass(slots=True)
-class Sums:
-    """Registers of 32 bits that PTX names, for the sums of a product of warpgroups."""
-
-    name: str
-    buffer: Buffer
-
-    def declare(self, w: FunctionWriter, count: int) -> None:
-        """Have the registers of an array of ``count`` elements."""
-        words = -(-count * self.buffer.dtype.itemsize // 4)
-        w.entry.append(f'  call void asm sideeffect ".reg .b32 {self.name}<{words}>;", ""()')
-
-    def read(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str) -> str:
-        """Operand of elements one after the other."""
-        first = self._first(offset)
-        texts = [self._read(w, number) for number in range(first, first + lanes)]
-        if lanes == 1:
-            return texts[0]
-        result = "poison"
-        for lane, text in enumerate(texts):
-            result = w.emit(f"insertelement {ty} {result}, {self._element} {text}, i64 {lane}")
-        return result
-
-    def write(self, w: FunctionWriter, offset: Offset | None, lanes: int, ty: str, text: str) -> bool:
-        """Elements one after the other get values."""
-        first = self._first(offset)
-        for lane in range(lanes):
-            part = text if lanes == 1 else w.emit(f"extractelement {ty} {text}, i64 {lane}")
-            word, half = divmod((first + lane) * self.buffer.dtype.itemsize, 4)
-            register, move = f"{self.name}{word}", "mov.b32 {register}, $0;"
-            if self.buffer.dtype.itemsize == 2:
-                pair = "{old, $0}" if half else "{$0, old}"
-                kept = "{old, other}" if half else "{other, old}"
-                move = f"{{ .reg .b16 old, other; mov.b32 {kept}, {register}; mov.b32 {register}, {pair}; }}"
-            assembly(w, move.replace("{register}", register), (), (self._element, part))
-        return True
-
-    def end_block(self, w: FunctionWriter) -> None:
-        """Nothing waits."""
-
-    def begin_block(self) -> None:
-        """Registers stay."""
-
-    def words(self, w: FunctionWriter, offset: Expr, count: int) -> str:
-        """Registers as PTX lists them, from an offset in elements on."""
-        word = self._first(index_parts(w, offset)) * self.buffer.dtype.itemsize // 4
-        return ", ".join([f"{self.name}{number}" for number in range(word, word + count)])
-
-    @property
-    def _element(self) -> str:
-        return memory_type(self.buffer.dtype)
-
-    def _read(self, w: FunctionWriter, number: int) -> str:
-        word, half = divmod(number * self.buffer.dtype.itemsize, 4)
-        if self.buffer.dtype.itemsize == 4:
-            return assembly(w, f"mov.b32 $0, {self.name}{word};", [self._element])
-        pair = "{other, $0}" if half else "{$0, other}"
-        return assembly(w, f"{{ .reg .b16 other; mov.b32 {pair}, {self.name}{word}; }}", [self._element])
-
-    def _first(self, offset: Offset | None) -> int:
-        if offset is None or offset[0] != "0":
-            raise CodegenError(
-                "E526", f"{self.buffer.name} has sums of warpgroups, which are registers: its indices are constants",
-                help="write the loop over it with T.unroll",
-            )  # fmt: skip
-        return offset[1]
-
-
 def places_of(func: PrimFunc) -> dict[Var, Cells | Sums]:
     """Places for the arrays of a thread in a kernel, before they are allocated; none where a pointer goes elsewhere. Raises
     CodegenError E526 for sums of warpgroups that another instruction takes."""
@@ -213,6 +146,7 @@ def places_of(func: PrimFunc) -> dict[Var, Cells | Sums]:
         taken |= {arg.buffer.data for arg in call.args if call.op_name == "T.address_of" and type(arg) is BufferLoad}
         if call.op_name != "T.ptx_wgmma":
             taken |= {arg for place in held if (arg := call.args[place]) in sums and type(arg) is Var}
+    many = many_sums(func) - taken
     for var, call in sums.items():
         if var in taken:
             raise CodegenError(
@@ -222,7 +156,7 @@ def places_of(func: PrimFunc) -> dict[Var, Cells | Sums]:
     for node in found:
         if type(node) is AllocBuffer and node.buffer.data not in taken:
             buffer = node.buffer
-            if buffer.data in sums:
+            if buffer.data in sums or buffer.data in many:
                 places[buffer.data] = Sums(f"sums{len(places)}_", buffer)
             elif buffer.scope.startswith("wmma."):
                 places[buffer.data] = Cells("i32", 4)

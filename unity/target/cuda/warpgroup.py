@@ -17,8 +17,9 @@ from ...ir.walk import collect
 from ...support.errors import CodegenError
 from ..llvm.memory import index_parts
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .places import Sums, load_words
+from .places import load_words
 from .registers import assembly, fixed, number, require, shared_address
+from .sums import Sums
 
 NAMES = {
     "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8",
