@@ -157,7 +157,9 @@ def test_shared_memory_of_no_size(k: int) -> None:
         vm = unity.VirtualMachine(unity.compile(parse(SHARED), target="cuda"), unity.cuda(0))
         y = unity.tensor(np.zeros(4, "float32"), device=unity.cuda(0))
         vm["main"](y, 0, k)
-        with pytest.raises(unity.UnityError, match="main_kernel asks .* bytes of shared memory for a block") as refused:
+        with pytest.raises(
+            unity.UnityError, match=r"main_kernel asks .* bytes of shared memory for a block"
+        ) as refused:
             vm["main"](y, 1, k)
         assert refused.value.code == "E735"
         vm["main"](y, 1, 1)
