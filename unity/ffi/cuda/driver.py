@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
+from functools import cache
 from typing import Any
 
 from ...support.errors import DeviceError
@@ -211,8 +212,6 @@ _PROCESS = [os.getpid()]
 """This process."""
 _FORCED: list[Driver] = []
 """Drivers of the active ``use_driver`` blocks; the last one is used."""
-_MACHINE: list[Driver | DeviceError] = []
-"""The driver of this machine, or the reason why there is none; empty until it is first needed."""
 _LOCK = fork_lock()
 CURRENT: list[Driver] = []
 """The driver in use once it is started; empty if it has to be found first."""
@@ -235,21 +234,14 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def _machine() -> Driver:
-    """NVIDIA's driver of this machine."""
-    with _LOCK:
-        if not _MACHINE:
-            try:
-                library = ctypes.CDLL("libcuda.so.1")
-                _MACHINE.append(Driver("libcuda.so.1", lambda name: _address(library, name)))
-            except OSError as error:
-                _MACHINE.append(
-                    DeviceError("E734", f"there is no CUDA driver on this machine: {error}", help=_NOT_HERE)
-                )
-    (found,) = _MACHINE
-    if isinstance(found, DeviceError):
-        raise DeviceError(found.code, found.message, help=found.help)
-    return found
+@cache
+def _machine() -> Driver | DeviceError:
+    """NVIDIA's driver of this machine, or the reason why there is none."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return DeviceError("E734", f"there is no CUDA driver on this machine: {error}", help=_NOT_HERE)
+    return Driver("libcuda.so.1", lambda name: _address(library, name))
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:
@@ -262,8 +254,10 @@ def driver_in_use() -> Driver:
     for driver in CURRENT:
         return driver
     with _LOCK:
-        found = (_FORCED[-1] if _FORCED else _machine()).start()
-        _set_current(found)
+        found = _FORCED[-1] if _FORCED else _machine()
+        if isinstance(found, DeviceError):
+            raise DeviceError(found.code, found.message, help=found.help)
+        _set_current(found.start())
     return found
 
 
