@@ -121,7 +121,7 @@ class Driver:
 
     def start(self) -> Driver:
         """Initialise the driver once. Raises DeviceError E734 if it has no device, E738 after a fork."""
-        if self.process != _PROCESS[0]:
+        if self.process != os.getpid():
             with self._lock:
                 self.require_own_process()
                 if not self.process:
@@ -129,12 +129,12 @@ class Driver:
                     if status != SUCCESS:
                         raise DeviceError("E734", f"the CUDA driver {self.name} does not start: {self.text(status)}",
                                        help=_HELP.get(status, _NOT_HERE))  # fmt: skip
-                    self.process = _PROCESS[0]
+                    self.process = os.getpid()
         return self
 
     def require_own_process(self) -> None:
         """Raise DeviceError E738 if the parent of this process started the driver."""
-        if self.process != _PROCESS[0] and self.process:
+        if self.process != os.getpid() and self.process:
             raise DeviceError("E738", f"process {self.process} started the CUDA driver and forked: it cannot be used in this one",
                            help='start processes before the first use of a GPU, or with the method "spawn"')  # fmt: skip
 
@@ -208,8 +208,6 @@ class Driver:
                              "restart the process. To find the kernel, run it in unity.testing.emulated_gpu()")  # fmt: skip
 
 
-_PROCESS = [os.getpid()]
-"""This process."""
 _FORCED: list[Driver] = []
 """Drivers of the active ``use_driver`` blocks; the last one is used."""
 _LOCK = fork_lock()
@@ -226,12 +224,7 @@ def _set_current(*drivers: Driver) -> None:
         driver.ready.value = not driver.lost
 
 
-def _forked() -> None:
-    _PROCESS[0] = os.getpid()
-    _set_current()
-
-
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_set_current)
 
 
 @cache
