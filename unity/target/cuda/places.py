@@ -146,7 +146,7 @@ def places_of(func: PrimFunc) -> dict[Var, Cells | Sums]:
         taken |= {arg.buffer.data for arg in call.args if call.op_name == "T.address_of" and type(arg) is BufferLoad}
         if call.op_name != "T.ptx_wgmma":
             taken |= {arg for place in held if (arg := call.args[place]) in sums and type(arg) is Var}
-    many = many_sums(func) - taken
+    many = {data: adds for data, adds in many_sums(func).items() if data not in taken}
     for var, call in sums.items():
         if var in taken:
             raise CodegenError(
@@ -157,7 +157,7 @@ def places_of(func: PrimFunc) -> dict[Var, Cells | Sums]:
         if type(node) is AllocBuffer and node.buffer.data not in taken:
             buffer = node.buffer
             if buffer.data in sums or buffer.data in many:
-                places[buffer.data] = Sums(f"sums{len(places)}_", buffer)
+                places[buffer.data] = Sums(f"sums{len(places)}_", buffer, many.get(buffer.data, frozenset()))
             elif buffer.scope.startswith("wmma."):
                 places[buffer.data] = Cells("i32", 4)
             elif buffer.scope in ("local", ""):

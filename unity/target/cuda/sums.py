@@ -32,19 +32,18 @@ LEAST_LANES = 4
 """Least length of a row of sums whose names pay: they are read and given values one by one."""
 
 
-def lanes_of(w: FunctionWriter, ty: str, text: str, lanes: int) -> list[str]:
-    """Operands of the lanes of a vector."""
-    return [text] if lanes == 1 else [w.emit(f"extractelement {ty} {text}, i64 {lane}") for lane in range(lanes)]
-
-
 @dataclass(slots=True)
 class Sums:
     """Registers of 32 bits that PTX names, for the sums of a product of warpgroups, or for many of one thread."""
 
     name: str
     buffer: Buffer
+    additions: frozenset[BufferStore] = frozenset()
+    """The stores that add products."""
     waiting: list[tuple[int, list[str], list[str]]] = field(default_factory=list)
     """Products that wait to be added: the number of the first sum, the factors of each."""
+    lanes: dict[str, list[str]] = field(default_factory=dict)
+    """Those of vectors of the block."""
 
     def declare(self, w: FunctionWriter, count: int) -> None:
         """Have the registers of an array of ``count`` elements."""
@@ -67,7 +66,7 @@ class Sums:
         """Elements one after the other get values."""
         self._add(w)
         first = self._number(offset)
-        parts = lanes_of(w, ty, text, lanes)
+        parts = self.lanes_of(w, ty, text, lanes)
         if self.buffer.dtype.itemsize == 4:
             moves = [f"mov.b32 {self.name}{first + lane}, ${lane};" for lane in range(lanes)]
             assembly(w, " ".join(moves), (), *[(self._element, part) for part in parts])
@@ -92,10 +91,10 @@ class Sums:
         waiting, self.waiting = self.waiting, []  # before a check that the block waits for ends it
         operands: dict[str, int] = {}
         texts = []
-        for first, left, right in waiting:
-            for number, factors in enumerate(zip(left, right), first):
-                a, b = [operands.setdefault(factor, len(operands)) for factor in factors]
-                texts.append(f"fma.rn.f32 {self.name}{number}, ${a}, ${b}, {self.name}{number};")
+        for first, *factors in waiting:
+            left, right = [[operands.setdefault(factor, len(operands)) for factor in part] for part in factors]
+            sums = [f"{self.name}{number}" for number in range(first, first + len(left))]
+            texts += [f"fma.rn.f32 {cell}, ${a}, ${b}, {cell};" for cell, a, b in zip(sums, left, right)]
         if texts:
             given = ", ".join([f"float {operand}" for operand in operands])
             w.do(f'call void asm sideeffect "{" ".join(texts)}", "{",".join("f" * len(operands))}"({given})')
@@ -106,6 +105,15 @@ class Sums:
 
     def begin_block(self) -> None:
         """Registers stay."""
+        self.lanes.clear()
+
+    def lanes_of(self, w: FunctionWriter, ty: str, text: str, lanes: int) -> list[str]:
+        """Operands of the lanes of a vector."""
+        if lanes == 1:
+            return [text]
+        if text not in self.lanes:
+            self.lanes[text] = [w.emit(f"extractelement {ty} {text}, i64 {lane}") for lane in range(lanes)]
+        return self.lanes[text]
 
     def words(self, w: FunctionWriter, offset: Expr, count: int) -> str:
         """Registers as PTX lists them, from an offset in elements on."""
@@ -141,20 +149,20 @@ class Sums:
         return offset[1]
 
 
-def many_sums(func: PrimFunc) -> set[Var]:
+def many_sums(func: PrimFunc) -> dict[Var, frozenset[BufferStore]]:
     """The arrays of float32 of a thread to which rows of products are added, and all whose places are known when loops are written
-    out."""
+    out; the stores that add."""
     stores = collect(func.body, BufferStore)
-    found = {
-        store.buffer.data for store in stores if _adds_products(store) and dtype_of(store.value).lanes >= LEAST_LANES
-    }
-    if not found:
-        return found
-    written = {loop.loop_var for loop in collect(func.body, For) if is_written_out(loop)}
-    for access in (*stores, *collect(func.body, BufferLoad)):
-        if access.buffer.data in found and not (access.predicate is None and _is_known(access.indices, written)):
-            found.discard(access.buffer.data)
-    return found
+    found: dict[Var, list[BufferStore]] = {}
+    for store in stores:
+        if _adds_products(store):
+            found.setdefault(store.buffer.data, []).append(store)
+    rows = {data for data, adds in found.items() if max([dtype_of(add.value).lanes for add in adds]) >= LEAST_LANES}
+    written = {loop.loop_var for loop in collect(func.body, For) if is_written_out(loop)} if rows else set()
+    for access in (*stores, *collect(func.body, BufferLoad)) if rows else ():
+        if access.buffer.data in rows and not (access.predicate is None and _is_known(access.indices, written)):
+            rows.discard(access.buffer.data)
+    return {data: frozenset(found[data]) for data in rows}
 
 
 def _adds_products(store: BufferStore) -> bool:
@@ -181,16 +189,16 @@ def _is_known(indices: tuple[Expr, ...], written: set[Var]) -> bool:
 def store(w: FunctionWriter, stmt: BufferStore) -> None:
     """A store; products that may be contracted are added to the sums of a thread by their names."""
     place, value = w.places.get(stmt.buffer.data), stmt.value
-    first = _first(stmt.indices) if w.fast and type(place) is Sums and _adds_products(stmt) else None
+    first = _first(stmt.indices) if w.fast and type(place) is Sums and stmt in place.additions else None
     if first is None:
         STATEMENTS[BufferStore](w, stmt)
         return
     assert type(place) is Sums and type(value) is Add and type(value.b) is Mul
-    left, right = [_factors(w, factor, dtype_of(value).lanes) for factor in (value.b.a, value.b.b)]
+    left, right = [_factors(w, place, factor, dtype_of(value).lanes) for factor in (value.b.a, value.b.b)]
     place.add_products(w, index_parts(w, first), left, right)
 
 
-def _factors(w: FunctionWriter, factor: Expr, lanes: int) -> list[str]:
+def _factors(w: FunctionWriter, place: Sums, factor: Expr, lanes: int) -> list[str]:
     if type(factor) is Broadcast:
         return [w.value(factor.value)] * lanes
-    return lanes_of(w, value_type(dtype_of(factor)), w.value(factor), lanes)
+    return place.lanes_of(w, value_type(dtype_of(factor)), w.value(factor), lanes)

@@ -123,17 +123,14 @@ _FLOAT_SUM = """  %own.high = shl i32 %own, 16
 """The sum of two numbers of bfloat16, in the lower bits of i32."""
 
 
-_EXCHANGE = "atom.relaxed.sys.cas.b16 $0, [$1], $2, $3;"
-
-
 def _addition(symbol: str, dtype: DataType) -> str:
-    """A function that adds to a number of 8 or 16 bits by exchanging the two bytes in which it lies, until nobody else did
-    meanwhile. Its first guess is zero: a look at memory would be no atomic one. ``cmpxchg`` of LLVM would take four bytes."""
+    """A function that adds to a number of 8 or 16 bits by exchanging the word in which it lies, until nobody else did meanwhile.
+    Its first guess is a word of zeros: a look at memory would be no atomic one."""
     bits = f"i{dtype.bits}"
     return f"""define internal {bits} {symbol}(ptr %at, {bits} %x) noinline nounwind {{
 entry:
   %address = ptrtoint ptr %at to i64
-  %inside = and i64 %address, {2 - dtype.bits // 8}
+  %inside = and i64 %address, 3
   %back = sub i64 0, %inside
   %word = getelementptr i8, ptr %at, i64 %back
   %wide = shl i64 %inside, 3
@@ -143,8 +140,7 @@ entry:
   %addend = zext {bits} %x to i32
   br label %again
 again:
-  %seen = phi i16 [ 0, %entry ], [ %found, %again ]
-  %old = zext i16 %seen to i32
+  %old = phi i32 [ 0, %entry ], [ %found, %again ]
   %shifted = lshr i32 %old, %shift
   %own = and i32 %shifted, {(1 << dtype.bits) - 1}
 {_FLOAT_SUM if dtype.is_float else "  %sum = add i32 %own, %addend"}
@@ -152,9 +148,9 @@ again:
   %set = and i32 %moved, %mask
   %kept = and i32 %old, %others
   %new = or i32 %set, %kept
-  %short = trunc i32 %new to i16
-  %found = call i16 asm sideeffect "{_EXCHANGE}", "=h,l,h,h,~{{memory}}"(ptr %word, i16 %seen, i16 %short)
-  %same = icmp eq i16 %found, %seen
+  %pair = cmpxchg ptr %word, i32 %old, i32 %new monotonic monotonic
+  %found = extractvalue {{ i32, i1 }} %pair, 0
+  %same = extractvalue {{ i32, i1 }} %pair, 1
   br i1 %same, label %done, label %again
 done:
   %result = trunc i32 %own to {bits}

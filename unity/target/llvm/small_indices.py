@@ -14,7 +14,7 @@ from ...arith.interval import Interval, point
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
 from ...ir.build import add, const, dtype_of, int_value, is_int, mul, sub
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Call, IntImm, Var
 from ...ir.scalar import (
     Add,
     Binary,
@@ -80,8 +80,9 @@ def _changing(w: FunctionWriter, expr: Expr) -> tuple[tuple[Var, ...], bool]:
         return (), True
     if expr not in w.changing:
         found: dict[Var, None] = {}
-        alone = isinstance(expr, _ARITHMETIC)
-        for part in children(expr) if alone else ():
+        chosen = expr.args if type(expr) is Call and expr.op_name == "T.if_then_else" else ()
+        alone = isinstance(expr, _ARITHMETIC) or bool(chosen)
+        for part in chosen or (children(expr) if alone else ()):
             variables, is_arithmetic = _changing(w, part) if isinstance(part, Expr) else ((), False)
             found.update(dict.fromkeys(variables))
             alone = alone and is_arithmetic

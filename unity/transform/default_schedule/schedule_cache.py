@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from ...ffi.cache.cache_key import Key, package_state
-from ...ffi.cache.object_cache import cached
+from ...ffi.cache.object_cache import cached, object_cache
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
@@ -35,7 +35,7 @@ def cached_schedule(
     make: Callable[[], Scheduled | None],
 ) -> Scheduled | None:
     """The result of ``make`` for a program, made now or before."""
-    if not are_own(rules):
+    if not are_own(rules) or object_cache().folder is None:
         return make()
     text = IRModule({"program": bind_shared.on(fn).without_attr(_NAME)}, {}, {}).script()
     key = Key(

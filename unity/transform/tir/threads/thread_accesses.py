@@ -129,6 +129,9 @@ class Accesses:
         return found
 
 
+_Split = tuple[Expr, list[tuple[bool, Expr]]]
+
+
 @dataclass(slots=True)
 class _Owners:
     """The points of an access: the element of each by its indices, and its thread number along the axes ``seen`` in them."""
@@ -147,6 +150,10 @@ class Conflicts:
     def __init__(self, threads: Mapping[Var, int | None]) -> None:
         self.threads = threads
         self.ranges: dict[Var, tuple[int, int]] = {}
+        self.used: dict[Expr, list[Var]] = {}
+        """The variables of indices; below what was found of these, which are asked about in many pairs."""
+        self.splits: dict[tuple[Expr, frozenset[Var]], _Split | None] = {}
+        self.owners: dict[tuple[Expr, ...], _Owners | None] = {}
 
     def clash(self, first: list[Access], second: list[Access], fixed: set[Var]) -> tuple[Access, Access] | None:
         """Two accesses that can meet. ``fixed``: variables that have the same value in both and in all threads."""
@@ -164,14 +171,15 @@ class Conflicts:
         for x, y in zip(a.indices, b.indices):
             if x is None or y is None:
                 continue
-            if _disjoint(x, y, fixed):
+            constant = [frozenset([v for v in self._variables(index) if v in fixed]) for index in (x, y)]
+            if all([len(of) == len(self.used[index]) for of, index in zip(constant, (x, y))]) and _disjoint(x, y):
                 return False
-            first, second = self._split(x, fixed), self._split(y, fixed)
+            first, second = [self._split(index, of) for of, index in zip(constant, (x, y))]
             if first is None or second is None or not _same_terms(first[1], second[1]):
                 continue  # an axis that tells nothing
             left.append(first[0])
             right.append(second[0])
-        one, other = self._owners(left), self._owners(right)
+        one, other = self._owners(tuple(left)), self._owners(tuple(right))
         if not left or one is None or other is None:
             return self._several_threads()
         both = one.seen & other.seen
@@ -181,8 +189,19 @@ class Conflicts:
     def _several_threads(self) -> bool:
         return any([extent is None or extent > 1 for extent in self.threads.values()])
 
-    def _split(self, index: Expr, fixed: set[Var]) -> tuple[Expr, list[tuple[bool, Expr]]] | None:
+    def _variables(self, index: Expr) -> list[Var]:
+        if index not in self.used:
+            self.used[index] = free_vars(index)
+        return self.used[index]
+
+    def _split(self, index: Expr, fixed: frozenset[Var]) -> _Split | None:
         """An index as a sum of a part over threads and iterations, and signed terms of fixed variables. None if they mix."""
+        key = index, fixed
+        if key not in self.splits:
+            self.splits[key] = self._terms(index, fixed)
+        return self.splits[key]
+
+    def _terms(self, index: Expr, fixed: frozenset[Var]) -> _Split | None:
         moving: Expr = IntImm(0, scalar_type(index))
         terms: list[tuple[bool, Expr]] = []
         pending = [(True, index)]
@@ -202,8 +221,13 @@ class Conflicts:
                 return None
         return moving, terms
 
-    def _owners(self, parts: list[Expr]) -> _Owners | None:
+    def _owners(self, parts: tuple[Expr, ...]) -> _Owners | None:
         """The points of an access, over all threads and iterations that tell elements apart; None if unknown or too many."""
+        if parts not in self.owners:
+            self.owners[parts] = self._points(parts)
+        return self.owners[parts]
+
+    def _points(self, parts: tuple[Expr, ...]) -> _Owners | None:
         used = dict.fromkeys([v for part in parts for v in free_vars(part)])
         seen = [v for v in self.threads if v in used]
         sizes = [-1 if (n := self.threads[v]) is None else n for v in seen]
@@ -228,9 +252,9 @@ class Conflicts:
         return _Owners(columns, np.broadcast_to(threads, counts).reshape(-1), set(seen))
 
 
-def _disjoint(x: Expr, y: Expr, fixed: set[Var]) -> bool:
+def _disjoint(x: Expr, y: Expr) -> bool:
     """True if two indices of fixed variables are never equal, such as two versions of a buffer: ``(k + 1) % 2`` and ``k % 2``."""
-    if any([v not in fixed for index in (x, y) for v in free_vars(index)]) or collect(x, (BufferLoad, Call)):
+    if collect(x, (BufferLoad, Call)):
         return False
     period = 0
     for index in (x, y):
