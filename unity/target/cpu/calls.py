@@ -14,8 +14,9 @@ from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ..llvm.casts import convert, from_memory
+from ..llvm.indices import index
 from ..llvm.lltypes import llvm_type, memory_type, value_type
-from ..llvm.memory import index, strides_of
+from ..llvm.memory import strides_of
 from ..llvm.narrow import widen
 from ..llvm.writer import UNDEFINED, FunctionWriter
 

@@ -12,8 +12,8 @@ from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...transform.tir.analysis.parallel_cost import PARALLEL_CHUNK
 from ...transform.tir.vectors.configure_tiles import TILE_REGISTERS
+from ..llvm.indices import index
 from ..llvm.lltypes import memory_type
-from ..llvm.memory import index
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import STATEMENTS, FunctionWriter, Statements
 from .parallel import mirrored_index, parallel_loop

@@ -15,7 +15,7 @@ from ...ir.structural import structural_equal
 from ...ir.walk import collect, free_vars
 from ...support.errors import CodegenError
 from ..llvm.casts import convert
-from ..llvm.memory import index_parts
+from ..llvm.indices import index_parts
 from ..llvm.small_indices import plus
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .registers import GLOBAL, I16, I32, assembly, element, fixed, require, shared_address

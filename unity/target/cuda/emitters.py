@@ -15,9 +15,9 @@ from ...support.errors import CodegenError
 from ...transform.tir.threads.verify_gpu_code import AXIS_LIMITS
 from ..llvm import arithmetic, expressions  # noqa: F401 - the emitters they register
 from ..llvm.casts import convert
+from ..llvm.indices import index
 from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
-from ..llvm.memory import index
 from ..llvm.small_indices import give_range, write_out
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, Emitters, FunctionWriter

@@ -25,8 +25,8 @@ from ..cpu import calls
 from ..cpu.emitters import CPU_EMITTERS
 from ..cpu.statements import symbolic_size
 from ..kernel_groups import special_nodes
+from ..llvm.indices import index
 from ..llvm.lltypes import memory_type
-from ..llvm.memory import index
 from ..llvm.statements import constant_count
 from ..llvm.writer import UNDEFINED, Emitters, FunctionWriter
 from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES

@@ -17,8 +17,8 @@ from ...ir.walk import collect
 from ...support.errors import CodegenError
 from ...support.source import Span
 from ..llvm.casts import convert, to_memory
+from ..llvm.indices import index
 from ..llvm.intrinsics import pointer
-from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .places import Words, give_slot, load_words, store_words
 from .registers import I32, SHARED, element, nvvm, require, structure

@@ -18,8 +18,8 @@ from ...ir.stmt import AllocBuffer, Bind, DeclBuffer
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
+from ..llvm.indices import Offset, index_parts
 from ..llvm.lltypes import memory_type
-from ..llvm.memory import Offset, index_parts
 from ..llvm.vectors import shuffled
 from ..llvm.writer import FunctionWriter
 from .registers import LOCAL, element, structure

@@ -9,9 +9,10 @@ from ...ir.build import const
 from ...ir.expr import Call, IntImm, Var
 from ...ir.types import Expr
 from ...support.errors import CodegenError
+from ..llvm.indices import index_parts
 from ..llvm.intrinsics import Emitter, pointer
 from ..llvm.lltypes import memory_type
-from ..llvm.memory import index_parts, moved
+from ..llvm.memory import moved
 from ..llvm.writer import FunctionWriter
 
 I16, I32 = DataType("int16"), DataType("int32")

@@ -19,8 +19,8 @@ from ...ir.stmt import BufferStore, For
 from ...ir.types import Expr
 from ...ir.walk import collect, used_vars
 from ...support.errors import CodegenError
+from ..llvm.indices import Offset, index_parts
 from ..llvm.lltypes import memory_type, value_type
-from ..llvm.memory import Offset, index_parts
 from ..llvm.small_indices import INDEX
 from ..llvm.writer import STATEMENTS, FunctionWriter
 from .registers import assembly, structure

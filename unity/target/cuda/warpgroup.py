@@ -15,7 +15,7 @@ from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
-from ..llvm.memory import index_parts
+from ..llvm.indices import index_parts
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .places import load_words
 from .registers import assembly, fixed, number, require, shared_address

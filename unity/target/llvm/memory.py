@@ -1,8 +1,8 @@
 """Reading and writing buffers: addresses, lanes, predicates.
 
-Addresses are computed in 64 bits; index arithmetic is taken not to overflow. A ramp with step 1 is one vector access, a
-read along few rows picks lanes, as does an access along one under a mask (``rows.py``); other vectors of indices gather and
-scatter. Masked-off lanes of a read are zero. Masked accesses have their alignment as an argument, as all versions of LLVM take it.
+A ramp with step 1 is one vector access, a read along few rows picks lanes, as does an access along one under a mask (``rows.py``);
+an element that all lanes read is read once; other vectors of indices gather and scatter. Masked-off lanes of a read are zero.
+Masked accesses have their alignment as an argument, as all versions of LLVM take it. Not here: indices (``indices.py``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from ...ir.buffer import Buffer
 from ...ir.build import broadcast, conjuncts, const, dtype_of, is_int, logical_and, lt, ramp
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace
-from ...ir.scalar import ARITHMETIC, Add, Broadcast, BufferLoad, Cast, Div, FloorDiv, Mul, Ramp, Sub, is_binary
+from ...ir.scalar import Broadcast, BufferLoad, Ramp
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...support.source import Span
-from .casts import convert, from_memory, to_memory
+from .casts import from_memory, to_memory
+from .indices import Offset, divisor, index, offset_of
 from .lltypes import memory_type, value_type
 from .rows import contiguous_lanes, shuffled_load
-from .small_indices import is_known, kept_elements, key_of, plus, small_parts, written_apart
+from .small_indices import kept_elements
 from .vectors import concat_vectors, shuffled, splat
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -31,94 +32,8 @@ NEAR = 4
 """Largest step between lanes for which a read takes whole vectors and picks from them, instead of gathering."""
 PIECE = 16
 """Lanes that a read with a step between them takes at a time."""
-MOST_APART = 1 << 47
-"""Largest constant that stands apart in an address: more bytes than a process has."""
-Offset = tuple[str, int]
-"""A place in a buffer in elements: an operand, and a constant to be added."""
 WIDE = ("ptr", "ptr addrspace(1)")
 """Pointers of 64 bits: those of a device's memory are known to be."""
-_NSW: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
-
-
-def index(w: FunctionWriter, expr: Expr, narrow: bool = True) -> str:
-    """An integer expression as i64 (or lanes of it), sums and products widened so that they do not overflow. ``narrow``: it
-    may be computed in 32 bits; two widths in one address cost more than one."""
-    return plus(w, "i64", *index_parts(w, expr, narrow))
-
-
-def index_parts(w: FunctionWriter, expr: Expr, narrow: bool = True) -> tuple[str, int]:
-    """The same as an operand and a constant to be added, which a target with ranges has in the instruction that reads or writes."""
-    dtype = dtype_of(expr)
-    if not dtype.is_integral and not dtype.is_bool:
-        raise CodegenError("E523", f"an index must be an integer, got {dtype.name}", getattr(expr, "span", None))
-    if type(expr) is IntImm:
-        return "0", expr.value
-    if not w.written:
-        return _parts(w, expr, narrow)
-    fixed, number = written_apart(w, expr)
-    if fixed is None:
-        return "0", number
-    (key, alone), width = key_of(w, fixed), "any" if narrow else "i64"
-    found = w.computed.get((key, width))
-    if found is None:
-        found = _parts(w, fixed, narrow)
-        if alone:
-            w.computed[key, width] = found
-    return found[0], found[1] + number
-
-
-def _parts(w: FunctionWriter, expr: Expr, narrow: bool) -> tuple[str, int]:
-    """The same, of what is not a constant."""
-    dtype = dtype_of(expr)
-    small = small_parts(w, expr) if w.ranges and (narrow or is_known(w, expr)) else None
-    if small is not None:
-        return small
-    name = _NSW.get(type(expr))
-    if name is not None and dtype.is_int:
-        assert is_binary(expr)
-        (a, m), (b, n) = index_parts(w, expr.a, False), index_parts(w, expr.b, False)
-        if w.ranges and dtype.lanes == 1:
-            if type(expr) is Mul and "0" in (a, b):
-                text, factor, constant = (a, n, m) if b == "0" else (b, m, n)
-                text = "0" if factor == 0 else text
-                return w.emit(
-                    f"{name} i64 {text}, {factor}"
-                ) if factor != 1 and text != "0" else text, constant * factor
-            if type(expr) is not Mul:
-                alone = a if b == "0" else b if a == "0" and type(expr) is Add else ""
-                text = alone or w.emit(f"{name} i64 {a}, {b}")
-                return text, m + n if type(expr) is Add else m - n
-        a, b = plus(w, "i64", a, m), plus(w, "i64", b, n)
-        return w.emit(f"{name} {value_type(_I64.with_lanes(dtype.lanes))} {a}, {b}"), 0
-    if type(expr) is Var and expr in w.bound:
-        return w.bound[expr]
-    if type(expr) is Broadcast and dtype.is_int:
-        return splat(w, index(w, expr.value), _I64.with_lanes(expr.lanes)), 0
-    return convert(w, w.value(expr), dtype, _I64.with_lanes(dtype.lanes)), 0
-
-
-def _apart(expr: Expr) -> tuple[Expr | None, int]:
-    """An index as what varies, None for nothing, and the sum of its constant terms."""
-    if isinstance(expr, IntImm):
-        return None, expr.value
-    if not isinstance(expr, (Add, Sub)) or not expr.ty.dtype.is_int:
-        return expr, 0
-    (a, first), (b, second) = _apart(expr.a), _apart(expr.b)
-    if isinstance(expr, Sub):
-        return (a, first - second) if b is None else (expr, 0)
-    if a is None or b is None:
-        return (b if a is None else a), first + second
-    return (Add(a, b, expr.ty, expr.span) if first or second else expr), first + second
-
-
-def _offset(w: FunctionWriter, expr: Expr, narrow: bool) -> Offset:
-    """The only index of an access, or the first of its lanes. Neighbours differ in a constant: LLVM need not find that out."""
-    if w.ranges:
-        return index_parts(w, expr, narrow)
-    varies, constant = _apart(expr)
-    if varies is expr or abs(constant) > MOST_APART:
-        return index(w, expr, narrow), 0
-    return ("0" if varies is None else index(w, varies)), constant
 
 
 def data_pointer(w: FunctionWriter, buffer: Buffer, span: Span | None = None) -> tuple[str, str]:
@@ -165,7 +80,7 @@ def _linear(
         return ("0", 0), 1, None  # the only element, whatever the indices say
     alone = len(indices) == 1 and total == "0" and strides == ["1"]
     if last is not None and lanes == 1 and alone:
-        return _offset(w, last, narrow), 1, None
+        return offset_of(w, last, narrow), 1, None
     for position, stride in zip(indices, strides):
         if position is last and lanes > 1:
             break
@@ -178,7 +93,7 @@ def _linear(
     if type(last) is Ramp and type(last.stride) is IntImm and strides[-1] == "1" and 1 <= last.stride.value <= max_step:
         step = str(last.stride.value)
         if alone:
-            return _offset(w, last.base, narrow), lanes, step
+            return offset_of(w, last.base, narrow), lanes, step
         base = index(w, last.base, narrow)
         return (base if total == "0" else w.emit(f"add nsw i64 {total}, {base}"), 0), lanes, step
     vector = index(w, last)
@@ -261,25 +176,10 @@ def _alignment(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]) -> 
     if plain and len(indices) == 1 and type(indices[0]) is Ramp:
         base, lanes = indices[0].base, indices[0].lanes
         if base not in w.multiples:
-            w.multiples[base] = _divisor(base)
+            w.multiples[base] = divisor(base)
         # a power of two: what divides the first index, the memory and the vector
         return math.gcd(w.multiples[base] * own, w.aligned[buffer.data], lanes * own)
     return own
-
-
-def _divisor(expr: Expr) -> int:
-    """A number that divides an index, whatever its variables are; 0 for zero."""
-    if type(expr) is IntImm:
-        return abs(expr.value)
-    if type(expr) is Cast:
-        return _divisor(expr.value)
-    kind = type(expr)
-    if not is_binary(expr) or kind not in ARITHMETIC:
-        return 1
-    a, b = _divisor(expr.a), _divisor(expr.b)
-    if kind is FloorDiv or kind is Div:
-        return a // b if b and type(expr.b) is IntImm and a % b == 0 else 1
-    return a * b if kind is Mul else math.gcd(a, b)
 
 
 def _load(w: FunctionWriter, expr: BufferLoad) -> str:

@@ -32,8 +32,9 @@ from ...ir.walk import collect
 from ...support.errors import CodegenError
 from ...support.source import Span
 from .casts import convert, to_memory
+from .indices import index_parts
 from .lltypes import memory_type, value_type
-from .memory import index_parts, store
+from .memory import store
 from .small_indices import INDEX, bind_index, give_range, loop_range, range_of
 from .writer import STATEMENTS, FunctionWriter, LoopScope
 
