@@ -27,12 +27,14 @@ from ..context.context import (
 
 @aten("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints", "unsqueeze.default",
       "squeeze.default", "squeeze.dim", "squeeze.dims", "unflatten.int", "reshape_as.default", "view_as.default",
-      "ravel.default")  # fmt: skip
+      "ravel.default", "atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "view_copy.default",
+      "unsqueeze_copy.default", "squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims",
+      "_reshape_copy.default")  # fmt: skip
 def _reshape(c: Context, a: Args) -> Expr:
     return c.reshape(a.self)
 
 
-@aten("expand.default", "expand_as.default", "broadcast_to.default")
+@aten("expand.default", "expand_copy.default", "expand_as.default", "broadcast_to.default")
 def _expand(c: Context, a: Args) -> Expr:
     return c.broadcast(a.self)
 
@@ -52,15 +54,15 @@ def swap(x: Expr, first: int, second: int) -> Expr:
     return permute(x, axes)
 
 
-@aten("permute.default")
+@aten("permute.default", "permute_copy.default")
 def _permute(c: Context, a: Args) -> Expr:
     return permute(a.self, [axis_of(d, a.self) for d in a.dims])
 
 
-aten("transpose.int")(lambda c, a: swap(a.self, a.dim0, a.dim1))
+aten("transpose.int", "transpose_copy.int")(lambda c, a: swap(a.self, a.dim0, a.dim1))
 aten("swapaxes.default")(lambda c, a: swap(a.self, a.axis0, a.axis1))
-aten("mT.default")(lambda c, a: swap(a.self, -1, -2))
-aten("t.default")(lambda c, a: swap(a.self, 0, 1) if rank_of(a.self) == 2 else a.self)
+aten("mT.default", "mH.default", "adjoint.default", "matrix_H.default")(lambda c, a: swap(a.self, -1, -2))
+aten("t.default", "t_copy.default")(lambda c, a: swap(a.self, 0, 1) if rank_of(a.self) == 2 else a.self)
 aten("numpy_T.default")(lambda c, a: permute(a.self, list(range(rank_of(a.self)))[::-1]))
 
 
@@ -111,7 +113,7 @@ def _define_size(c: Context, a: Args, axis: int, begin: Expr) -> None:
     c.builder.match_cast(ShapeExpr((size,)), ShapeType((c.symbols.bind(torch_size),), 1))
 
 
-@aten("slice.Tensor")
+@aten("slice.Tensor", "slice_copy.Tensor")
 def _slice(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, a.self)
     begin = _begin(c, a, axis)
@@ -135,12 +137,12 @@ def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
     return c.reshape(slice_axis(x, axis, position, to_dim(1)), shape)
 
 
-@aten("select.int")
+@aten("select.int", "select_copy.int")
 def _select(c: Context, a: Args) -> Expr:
     return _one(c, a.self, axis_of(a.dim, a.self), a.index, c.shape)
 
 
-@aten("unbind.int")
+@aten("unbind.int", "unbind_copy.int")
 def _unbind(c: Context, a: Args) -> list[Expr]:
     axis = axis_of(a.dim, a.self)
     return [_one(c, a.self, axis, i, c.symbols.dims(v.shape)) for i, v in enumerate(c.value)]

@@ -1,4 +1,4 @@
-"""Table entries: views with strides (diagonal, unfold), copies of views, pieces and turns of tensors, repetition."""
+"""Table entries: views with strides (diagonal, unfold), pieces of tensors, repetition."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
-from ..context.context import ATEN, Args, Context, aten, axis_of, has_none, rank_of, refuse, shape_of, to_dim
-from .shape import permute
+from ..context.context import Args, Context, aten, axis_of, has_none, rank_of, refuse, shape_of, to_dim
 
 
 def strides_of(x: Expr) -> list[Expr]:
@@ -84,28 +83,10 @@ def _unfold(c: Context, a: Args) -> Expr:
     return strided(c, x, c.shape, [*steps, inner], 0)
 
 
-aten("mH.default", "adjoint.default", "matrix_H.default")(lambda c, a: _transposed(a.self))
-
-
-def _transposed(x: Expr) -> Expr:
-    rank = rank_of(x)
-    return permute(x, [*range(rank - 2), rank - 1, rank - 2])
-
-
-@aten("atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "resize_as.default", "view_copy.default",
-      "unsqueeze_copy.default", "squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims",
-      "_reshape_copy.default")  # fmt: skip
-def _same_order(c: Context, a: Args) -> Expr:
-    if "resize" not in c.node_target:
-        return c.reshape(a.self)
-    same = build.is_int(product(shape_of(a.self)) - product(c.shape), 0)
-    refuse(not same, "a resize to another number of elements")
+@aten("resize_as.default")
+def _resize_as(c: Context, a: Args) -> Expr:
+    refuse(not build.is_int(product(shape_of(a.self)) - product(c.shape), 0), "a resize to another number of elements")
     return c.reshape(a.self)
-
-
-for _name in ("permute_copy.default", "transpose_copy.int", "t_copy.default", "expand_copy.default", "select_copy.int",
-              "slice_copy.Tensor", "unbind_copy.int"):  # fmt: skip
-    aten(_name)(ATEN[f"aten.{_name.replace('_copy', '')}"])
 
 
 @aten("tril_indices.default", "triu_indices.default")

@@ -14,6 +14,7 @@ from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
+from ....op.common.channels_last import rank_of
 from ....op.common.lowering import SMALL_FLOATS
 from ....op.common.table import R, constant
 from ....op.common.type_rules import axis_attr, bool_attr
@@ -70,11 +71,14 @@ def batch_norm(call: Call) -> Expr | None:
         handed_on = [_narrow(m, dtype) for m in moved]
     spread = elementwise.sqrt(add(var, _number(float(call.attrs.get("epsilon", 1e-5)), dtype)))
     made: Expr = divide(subtract(x, _along(mean, rank, axis)), _along(spread, rank, axis))
+    return Tuple((_narrow(_scaled(call, made, gamma, beta, axis), dtype), *handed_on), call.span)
+
+
+def _scaled(call: Call, value: Expr, gamma: Expr, beta: Expr, axes: Sequence[int]) -> Expr:
+    """A normalised value times gamma and plus beta over ``axes``, as far as the call has them."""
     if bool_attr(call, "scale", True):
-        made = multiply(made, _along(gamma, rank, axis))
-    if bool_attr(call, "center", True):
-        made = add(made, _along(beta, rank, axis))
-    return Tuple((_narrow(made, dtype), *handed_on), call.span)
+        value = multiply(value, _along(gamma, rank_of(value), axes))
+    return add(value, _along(beta, rank_of(value), axes)) if bool_attr(call, "center", True) else value
 
 
 def dropout(call: Call) -> Expr | None:
@@ -99,11 +103,7 @@ def layer_norm(call: Call) -> Expr | None:
     away = subtract(x, reduce.mean(x, axis=axes, keepdims=True))
     spread = add(reduce.variance(x, axis=axes, keepdims=True), _number(float(call.attrs.get("epsilon", 1e-5)), dtype))
     made: Expr = divide(away, elementwise.sqrt(spread))
-    if bool_attr(call, "scale", True):
-        made = multiply(made, _along(gamma, ty.ndim, axes))
-    if bool_attr(call, "center", True):
-        made = add(made, _along(beta, ty.ndim, axes))
-    return _narrow(made, dtype)
+    return _narrow(_scaled(call, made, gamma, beta, axes), dtype)
 
 
 def rms_norm(call: Call) -> Expr | None:
