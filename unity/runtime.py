@@ -34,7 +34,7 @@ def array(value: object, device: Device | str | None = None) -> Tensor:
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | str | None = None) -> Tensor:
-    """A tensor of a shape whose elements are not set. Raises FFIError E702, E704, DeviceError E734, E736 (as ``array``)."""
+    """A tensor of a shape and ``dtype`` on ``device``, its elements not set. Raises FFIError E702, E704, DeviceError E734, E736."""
     place, item = memory_device(CPU if device is None else device), DataType(dtype).numpy
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if any([size < 0 for size in sizes]):
@@ -45,7 +45,7 @@ def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device:
 
 
 def ShapeTuple(values: Iterable[int]) -> tuple[int, ...]:
-    """A shape as programs take it: a tuple of ints."""
+    """A shape as programs take it: ``values`` as a tuple of ints."""
     return tuple([int(v) for v in values])
 
 

@@ -137,6 +137,35 @@ def test_launches_of_every_size() -> None:
         assert gpu is None or [launch.block for launch in gpu.launches if launch.shared] == [(3, 1, 1)]
 
 
+SHARED = """
+@T.prim_func
+def main(Y: T.Buffer((4,), "float32"), n: T.int64, k: T.int64):
+    for b in T.thread_binding(n, "blockIdx.x"):
+        for t in T.thread_binding(4, "threadIdx.x"):
+            S = T.alloc_buffer((k, 4), "float32", scope="shared.dyn")
+            if t < k:
+                S[t * t % k, t] = T.float32(3)
+                Y[t] = S[t * t % k, t]
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("k", [-1, 1 << 34, (1 << 60) + 1, -(1 << 63)])
+def test_shared_memory_of_no_size(k: int) -> None:
+    """A product of sizes that wraps around is no small one; a launch without threads needs no memory."""
+    with device_or_emulated(traffic=False):
+        vm = unity.VirtualMachine(unity.compile(parse(SHARED), target="cuda"), unity.cuda(0))
+        y = unity.tensor(np.zeros(4, "float32"), device=unity.cuda(0))
+        vm["main"](y, 0, k)
+        with pytest.raises(
+            unity.UnityError, match=r"main_kernel asks .* bytes of shared memory for a block"
+        ) as refused:
+            vm["main"](y, 1, k)
+        assert refused.value.code == "E735"
+        vm["main"](y, 1, 1)
+        assert y.numpy().tolist() == [3, 0, 0, 0]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("extents", [("n - 5", "m"), ("n", "m - 5")])
 def test_loops_of_threads_below_zero_do_nothing(extents: tuple[str, str]) -> None:

@@ -138,7 +138,7 @@ def test_a_full_disk_spoils_no_file(tmp_path: Path) -> None:
             ms.database.JSONDatabase(work_dir=folder)
 
 
-def test_traces_of_tvm_are_read(tmp_path: Path) -> None:
+def test_traces_of_tvm_are_read(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     trace = [
         [["GetBlock", [], ["add", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1", "l2"]],
          ["SamplePerfectTile", ["l2"], [2, 16], ["v3", "v4"]], ["Split", ["l2", "v3", "v4"], [1], ["l5", "l6"]],
@@ -150,14 +150,18 @@ def test_traces_of_tvm_are_read(tmp_path: Path) -> None:
     lines = [
         [0, [trace, [5e-6], {"kind": "llvm", "keys": ["cpu"], "mcpu": "x86-64-v2"}, args]],
         [0, [trace, None, None, args]],
+        [0, [[trace[0], [[2, [2, 8]]]], [1e10], {"kind": "llvm", "keys": ["cpu"], "mcpu": "x86-64-v3"}, args]],
     ]
     text = "".join([json.dumps(line) + "\n" for line in lines])
     (tmp_path / "database_tuning_record.json").write_text(text + '[0, [["half of')
     with pytest.raises(ScheduleError, match="form of TVM's own"):
         ms.database.JSONDatabase(work_dir=tmp_path)
     database = ms.database.JSONDatabase(work_dir=tmp_path, modules=[add_one])
-    assert len(database) == 2
+    assert len(database) == 3
     assert structural_equal(database.query_ir_module(renamed, TARGET), schedule(4).mod)
+    assert database.query_tuning_record(renamed, "llvm -mcpu=x86-64-v3") is None, "of a candidate that failed"
+    monkeypatch.setenv("UNITY_EXPLAIN", "1")
+    assert "5.0 us): the default was not measured" in compiled_text(database, capsys)
 
 
 def test_unions_prefer(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_the_model_learns_a_level_for_each_task():
     rows = rng.random((60, len(NAMES))) * 3
     model.rows, model.tasks = list(rows), ["a"] * 30 + ["b"] * 30
     model.times = list(rows[:, 0] + 2 * rows[:, 7] + np.repeat([0.0, 9.0], 30))
-    model._fit()
+    model.fit()
     guess = rows[:30, 0] + rows[:30] @ model.coefficients
     assert np.corrcoef(guess, model.times[:30])[0, 1] > 0.95
 
@@ -208,7 +208,7 @@ def test_a_model_is_saved_and_learns_again(tmp_path, kind):
     second.load(tmp_path / "model")
     rows = made_up(blank, 1)
     assert np.corrcoef(second.guess(rows), blank.times)[0, 1] > (0.96 if kind == "trees" else 0.9)
-    first._fit()
+    first.fit()
     np.testing.assert_array_equal(first.guess(rows), second.guess(rows))
     (tmp_path / "text").write_text("no model")
     ms.cost_model.create(kind).save(tmp_path / "blank")

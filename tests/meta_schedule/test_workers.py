@@ -21,7 +21,7 @@ from unity import meta_schedule as ms
 from unity.ir.function import PrimFunc
 from unity.meta_schedule.builder import BuilderInput, LocalBuilder
 from unity.meta_schedule.runner import EvaluatorConfig, LocalRunner, RunnerInput
-from unity.meta_schedule.workers.jobs import Turns, _Data
+from unity.meta_schedule.workers.jobs import TaskData, Turns
 from unity.meta_schedule.workers.pool import LocalWorkers, WorkerError
 from unity.script import tir as T
 from unity.transform.default_schedule.packing import Packing
@@ -180,7 +180,7 @@ def test_what_cannot_be_built_says_so(workers: LocalWorkers) -> None:
 
 
 def test_packed_arguments_and_integers_inside_every_axis() -> None:
-    data = _Data([("float32", (4, 8)), ("int64", (3,)), ("bfloat16", (2, 2)), ("bool", (5,))])
+    data = TaskData([("float32", (4, 8)), ("int64", (3,)), ("bfloat16", (2, 2)), ("bool", (5,))])
     assert data.arrays[1].max() < 2 and data.arrays[3].dtype == bool
     layout = Packing((), 1, (0,), 4)
     plain, packed = data.arguments({}), data.arguments(data.packed([(0, layout)]))

@@ -10,7 +10,7 @@ import unity
 
 SPELLED = {"te": {"x", "y", "a", "b"}}
 """Operands, which need no words."""
-PACKAGES = ("te", "transform", "vm", "ffi", "script", "target", "arith", "frontend", "op", "ir")
+PACKAGES = ("te", "transform", "vm", "ffi", "script", "target", "arith", "frontend", "op", "ir", "runtime", "testing")
 
 
 def functions(space):

@@ -77,7 +77,7 @@ def test_chains_of_one_step(step, monkeypatch):
     def build(count):
         made[count] = unity.VirtualMachine(unity.compile(parse(chain(step, count))))
 
-    assert_grows_at_most(9, lambda: build(400), lambda: build(1200))
+    assert_grows_at_most(9, lambda: build(200), lambda: build(800))
     for count, vm in made.items():
         expected, out = np.array([10**6, -7, 5]), np.zeros(3, "int64")
         vm["main"](expected, out, np.arange(1, 17))
@@ -96,7 +96,7 @@ def test_chains_of_functions(step, monkeypatch):
         text = chain(step, count).replace("int64", "float32")
         made[count] = unity.VirtualMachine(unity.compile(parse(text)))
 
-    assert_grows_at_most(9, lambda: build(200), lambda: build(1200))
+    assert_grows_at_most(9, lambda: build(150), lambda: build(900))
     for count, vm in made.items():
         out = np.zeros(3, "float32")
         vm["main"](np.array([1.0, 0.99, 1.01], "float32"), out, np.arange(1, 17).astype("float32"))
@@ -137,7 +137,7 @@ def test_time_grows_with_the_length(write, check, monkeypatch):
     def build(count):
         made[count] = unity.VirtualMachine(unity.compile(parse(write(count))))
 
-    assert_grows_at_most(9, lambda: build(800), lambda: build(2400))
+    assert_grows_at_most(9, lambda: build(400), lambda: build(1600))
     for count, vm in made.items():
         check(vm, count)
 

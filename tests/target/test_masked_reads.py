@@ -70,6 +70,31 @@ def main(A: T.Buffer(({lanes},), "{dtype}"), n: T.int64, B: T.Buffer(({lanes},),
                 np.testing.assert_array_equal(written, expected)
 
 
+@pytest.mark.parametrize("lanes", [2, 5, 8, 16, 32])
+@pytest.mark.parametrize("known", [False, True])
+def test_an_element_that_all_lanes_read_is_read_once(level: Level, lanes: int, known: bool) -> None:
+    """And not at all, wherever it is said to lie, if no lane counts."""
+    for dtype in ("float32", "float64", "int32", "int8", "bool"):
+        for active in (0, 1, lanes - 1, lanes):
+            index = f"T.Ramp(T.int64(0), T.int64(1), {lanes})"
+            program = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((64,), "{dtype}"), n: T.int64, count: T.int64, B: T.Buffer(({lanes},), "{dtype}")):
+    T.func_attr({{"global_symbol": "main", "tir.noalias": True}})
+    B[{index}] = A.vload(
+        [T.Broadcast(n, {lanes})], predicate={index} < T.Broadcast({f"T.int64({active})" if known else "count"}, {lanes}))
+""")
+            loaded = Loaded({"main": program})
+            assert "masked.gather" not in loaded.library.ir_text
+            level.require()
+            data = np.arange(1, 65).astype(dtype)
+            for place in (0, 63, 1 << 40) if active == 0 else (0, 63):
+                made = np.ones(lanes, dtype)
+                loaded("main", data, place, active, made)
+                expected = np.where(np.arange(lanes) < active, data[place % 64], np.zeros((), dtype))
+                np.testing.assert_array_equal(made, expected)
+
+
 @pytest.mark.parametrize("lanes", [16, 24, 32])
 def test_a_part_of_the_lanes_is_known_to_be_read(level: Level, lanes: int) -> None:
     """LLVM splits wide vectors: one part of the mask is true, of the other some lanes. Rows of a panel are read and stored so."""

@@ -10,7 +10,6 @@ from unity.ir import structural_equal
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
 from unity.script import parse
-from unity.support.arguments import _name
 from unity.support.errors import TypeRuleError
 
 
@@ -154,7 +153,8 @@ def test_functions_made_by_functions_have_their_own_names(module):
     """Errors call them so."""
     module = pkgutil.resolve_name(f"unity.{module}")
     names = [name for name in dir(module) if name[0] != "_"]
-    called = {_name(f) for name in names if inspect.isfunction(f := getattr(module, name))}
+    functions = [f for name in names if inspect.isfunction(f := getattr(module, name))]
+    called = {f.__qualname__.rpartition("<locals>.")[2].replace(".__init__", "") for f in functions}
     assert called and called & {"function", "found", "call", "made", "create", "<lambda>"} == set()
     assert [name for name in called if "." in name] == []
 

@@ -14,12 +14,12 @@ from unity.support.errors import FFIError
 from unity.transform.infra.constant_provenance import (
     RECIPES,
     Ledger,
-    Traced,
+    Tracked,
     derive,
     peek,
     recipe,
     replay,
-    traced,
+    tracked,
 )
 
 MODULE = """
@@ -77,7 +77,7 @@ def test_steps_are_taken_again_on_other_constants(recipes):
     both = derive("joined", (one, second, small), {"axis": 0}, None)
     unused = derive("scaled", both, 2.0)
     rows, plain = ledger.settle([both, second, small])
-    assert plain[1] is ledger.sources[1] and type(plain[0]) is unity.Tensor and isinstance(unused, Traced)
+    assert plain[1] is ledger.sources[1] and type(plain[0]) is unity.Tensor and isinstance(unused, Tracked)
     recipes.clear()
     others = tensors(1)
     made = again(ledger, rows, others)
@@ -128,7 +128,7 @@ def test_small_constants_may_be_peeked_at():
 
 def test_what_cannot_be_written_down_is_never_remembered():
     ledger, (first, _) = started(tensors(0))
-    made = traced(peek(first) + 1, "scaled", first, object())
+    made = tracked(peek(first) + 1, "scaled", first, object())
     assert not ledger.complete
     np.testing.assert_array_equal(peek(made), ledger.sources[0].numpy() + 1)
     ledger, (first, _) = started(tensors(0))

@@ -109,6 +109,30 @@ def main(A: T.Buffer((4,), "float32")):
     assert len(lowered) == 1
 
 
+@pytest.mark.parametrize("check, pipeline", [
+    ('assert A[0] > T.int32(0), "no size"', CPU_PIPELINE), ("B[A[0]] = 0", CHECKED_CPU_PIPELINE),
+])  # fmt: skip
+def test_an_error_names_the_line_of_this_build(lowered, check, pipeline):
+    """That of an equal program of another build would be a wrong one; programs without checks have no lines."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+{lines}    {check}
+    B[1] = A[1]
+"""
+    for lines in (0, 3, 0):
+        made = unity.VirtualMachine(
+            unity.compile(parse(text.format(lines="\n" * lines, check=check)), tir_pipeline=pipeline)
+        )
+        with pytest.raises(unity.UnityError) as failed:
+            made["main"](np.full(4, -1, "int32"), np.zeros(4, "int32"))
+        assert [note.message for note in failed.value.notes] == [f"checked at <script>:{4 + lines}"]
+    assert len(lowered) == 2
+    for lines in ("", "\n"):
+        unity.compile(parse(text.format(lines=lines, check="B[0] = A[0]")))
+    assert len(lowered) == 3
+
+
 PROGRAMS = """
 @I.ir_module
 class M:

@@ -18,7 +18,7 @@ from unity.ffi.cache.object_cache import cache_folder
 from unity.ffi.machine_code import objects
 from unity.ffi.machine_code.llvm import CompileOptions
 from unity.ffi.machine_code.objects import bring_objects, code_name, own_object, pack_objects
-from unity.ffi.native.checksum import _small, checksum
+from unity.ffi.native.checksum import checksum, piece_sums
 from unity.ffi.targets.processor import host_features, host_processor, host_triple, other_machine, system_features
 from unity.script import parse
 from unity.support.errors import FFIError
@@ -164,7 +164,7 @@ def test_the_system_says_what_llvm_says() -> None:
 def test_small_memory_is_summed_alike() -> None:
     """By numpy, and by machine code with another piece behind it."""
     data = np.frombuffer(np.random.default_rng(1).bytes(2 << 20), np.uint8)
-    sums = [_small(data[: 1 << 20]), _small(data[1 << 20 :])]
+    sums = [piece_sums(data[: 1 << 20]), piece_sums(data[1 << 20 :])]
     assert (
         checksum(data)
         == hashlib.sha256((2 << 20).to_bytes(8, "little") + b"".join([s.tobytes() for s in sums])).digest()

@@ -110,14 +110,8 @@ def _defining(canonical: Canonical, p: Poly) -> Iterator[Poly]:
 def _cancel(p: Poly, fact: Poly) -> Poly | None:
     """A polynomial whose being >= 0 implies ``p >= 0``, given ``fact >= 0``, with one term of p cancelled; None if none is."""
     for mono, coefficient in fact.items():
-        if not mono:
-            continue
-        for target, value in p.items():
-            if not target or value * coefficient <= 0:
-                continue
-            quotient = divide_mono(target, mono)
-            if quotient != ():
-                continue
+        value = p.get(mono, 0) if mono else 0
+        if value * coefficient > 0:
             reduced = plus(scaled(p, abs(coefficient)), scaled(fact, abs(value)), -1)
             if len(reduced) <= len(p) + 1:
                 return reduced

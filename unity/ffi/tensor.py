@@ -76,7 +76,7 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(producer: object) -> Tensor:
-        """A tensor over the memory of any object with ``__dlpack__``. Raises FFIError E702 to E704 (E703: an
+        """A tensor over the memory of ``producer``, an object with ``__dlpack__``. Raises FFIError E702 to E704 (E703: an
         unknown device)."""
         if isinstance(producer, Tensor):
             return producer

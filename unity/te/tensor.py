@@ -194,7 +194,7 @@ def shape_of(dims: Shape) -> tuple[Expr, ...]:
 def _one_size(given: object) -> Expr:
     dim = given if isinstance(given, Expr) else size(given)
     if type(dim) is IntImm and dim.ty.dtype.name == "int64":
-        return _SIZES.setdefault(dim.value, IntImm(dim.value, dim.ty))
+        return _SIZES.get(dim.value) or _SIZES.setdefault(dim.value, IntImm(dim.value, dim.ty))
     return dim
 
 

@@ -67,7 +67,7 @@ def build(
             build_cache = cached_build(source, config)
             found = None if build_cache is None else build_cache.load(config)
             executable = found or build_anew(
-                source if build_cache is None else build_cache.traced(), config, Releases()
+                source if build_cache is None else build_cache.tracked(), config, Releases()
             )
             if build_cache is not None and found is None:
                 build_cache.keep(executable)

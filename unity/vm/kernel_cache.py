@@ -1,4 +1,5 @@
-"""Tensor programs to their target's code, each cached between processes by what goes in: its text, pipeline, target.
+"""Tensor programs to their target's code, each cached between processes by what goes in: its text, the places that errors of its
+checks name, pipeline, target.
 
 A build lowers and compiles only the programs it has not seen; code is made in the background while the next program is lowered.
 Here: when and under which key. Not here: the folder (`ObjectCache`), code generation (the target's `Backend`). Invariant:
@@ -22,7 +23,10 @@ from ..ffi.targets.target import Target
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.node import replace as replace_node
+from ..ir.scalar import BufferLoad
+from ..ir.stmt import AssertStmt, BufferStore
 from ..ir.verifier.verifier import verify
+from ..ir.walk import collect
 from ..support.errors import CodegenError
 from ..support.options import int_option, str_option
 from ..support.progress import report_progress
@@ -32,6 +36,7 @@ from ..transform.infra.backend import Backend, KernelCode, backend_of
 from ..transform.infra.context import watched_by
 from ..transform.infra.instruments import VerifyInstrument
 from ..transform.infra.passes import PassContext, Pipeline
+from ..transform.tir.buffers.instrument_bounds import instrument_bounds
 from ..transform.tir.expressions.simplify import bind_shared
 from ..transform.tir.pipeline import lower_prim_funcs
 from .executable.codec import read_signature, signature_data
@@ -129,8 +134,11 @@ class _Kernels:
         if len(bound) == 1:
             (func,) = bound.values()
             bound = {ANY: replace_node(func, attrs={k: v for k, v in func.attrs.items() if k != "global_symbol"})}
+        told = (AssertStmt, BufferLoad, BufferStore) if instrument_bounds in self.pipeline else AssertStmt
+        checks = [node for fn in bound.values() for node in collect(fn.body, told) if node.span is not None]
         with deep_recursion():
-            return Key("kernel", program=IRModule(bound, {}, {}).script(), **self.parts)
+            text = IRModule(bound, {}, {}).script()
+        return Key("kernel", program=text, places="\n".join([check.span.place for check in checks]), **self.parts)
 
     def make(self, missing: list[Key]) -> None:
         """Lower and compile groups: Python here, the code generator's second half beside it where the machine has a core for it."""

@@ -117,13 +117,13 @@ def _constants_text(constants: list[Tensor]) -> str:
 
 
 class CachedBuild:
-    """One build: ``load`` what an earlier one left, or build ``traced()`` and ``keep`` what that gives."""
+    """One build: ``load`` what an earlier one left, or build ``tracked()`` and ``keep`` what that gives."""
 
     def __init__(self, key: Key, source: IRModule, constants: list[Tensor]) -> None:
         self.store, self.key, self.source = object_cache(), key, source
         self.ledger = Ledger(constants)
 
-    def traced(self) -> IRModule:
+    def tracked(self) -> IRModule:
         """The module as its passes shall see it."""
         with deep_recursion():
             return self.ledger.module(self.source)

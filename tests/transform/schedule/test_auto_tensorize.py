@@ -224,6 +224,21 @@ def test_compiled():
 
 MAXIMUM = matmul(8, 8, 8).replace("C[v0, v1] + A[v0, v2] * B[v2, v1]", "T.max(C[v0, v1], A[v0, v2] * B[v2, v1])")
 VECTOR = contraction([(8, 16), (16,), (8,)], (8, 16), "SR", "v0", "v0, v1", "v1")
+DEPTHWISE = contraction(
+    [(4, 9, 9), (4, 2, 2), (4, 8, 8)], (4, 8, 8, 2, 2), "SSSRR", "v0, v1, v2", "v0, v1 + v3, v2 + v4", "v0, v3, v4"
+)
+OPEN_ROWS = (
+    matmul(8, 8, 8)
+    .replace("(8, 8)", '("rows", 8)')
+    .replace('B: T.Buffer(("rows", 8)', "B: T.Buffer((8, 8)")
+    .replace("grid(8,", "grid(rows,")
+)
+PRODUCT = matmul(8, 8, 8)
+
+
+def with_value(value, start="C[v0, v1] + "):
+    """The product with another value in the place of its own."""
+    return PRODUCT.replace("C[v0, v1] + A[v0, v2] * B[v2, v1]", start + value)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +248,16 @@ VECTOR = contraction([(8, 16), (16,), (8,)], (8, 16), "SR", "v0", "v0, v1", "v1"
         (matmul(8, 8, 8, dtype="float64"), "auto_mm_4", "C holds float64, C of the description float32"),
         (matmul(16, 16, 16, dtype="int8", to="int32"), "dot_16x4_vnni", "A holds int8, A of the description uint8"),
         (VECTOR, "auto_mm_4", "no spatial iterator of block C selects elements of B and C alone, as"),
+        (DEPTHWISE, "auto_mm_4", "no spatial iterator of block C selects elements of B and C alone, as"),
+        (OPEN_ROWS, "auto_mm_4", "iterator v0 of block C is not from 0 to a constant"),
+        (with_value("(A[v0, v2] - B[v2, v1])"), "auto_mm_4", "the program has A[v0, v2] - B[v2, v1]"),
+        (with_value("A[v0, v2]"), "auto_mm_4", "the program has A[v0, v2]"),
+        (with_value("A[v0, v2] * B[v2, v1]", ""), "auto_mm_4", "the program has A[v0, v2] * B[v2, v1]"),
+        (
+            with_value("T.if_then_else(v2 < v0, A[v0, v2], T.float32(0)) * B[v2, v1]"),
+            "auto_mm_4",
+            "has T.if_then_else(v2 < v0",
+        ),
         (matmul(16, 16, 16, **HALF), "auto_mm_5", "no tensor intrinsic is registered"),
     ],
 )

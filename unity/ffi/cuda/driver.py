@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
+from functools import cache
 from typing import Any
 
 from ...support.errors import DeviceError
@@ -120,7 +121,7 @@ class Driver:
 
     def start(self) -> Driver:
         """Initialise the driver once. Raises DeviceError E734 if it has no device, E738 after a fork."""
-        if self.process != _PROCESS[0]:
+        if self.process != os.getpid():
             with self._lock:
                 self.require_own_process()
                 if not self.process:
@@ -128,12 +129,12 @@ class Driver:
                     if status != SUCCESS:
                         raise DeviceError("E734", f"the CUDA driver {self.name} does not start: {self.text(status)}",
                                        help=_HELP.get(status, _NOT_HERE))  # fmt: skip
-                    self.process = _PROCESS[0]
+                    self.process = os.getpid()
         return self
 
     def require_own_process(self) -> None:
         """Raise DeviceError E738 if the parent of this process started the driver."""
-        if self.process != _PROCESS[0] and self.process:
+        if self.process != os.getpid() and self.process:
             raise DeviceError("E738", f"process {self.process} started the CUDA driver and forked: it cannot be used in this one",
                            help='start processes before the first use of a GPU, or with the method "spawn"')  # fmt: skip
 
@@ -207,12 +208,8 @@ class Driver:
                              "restart the process. To find the kernel, run it in unity.testing.emulated_gpu()")  # fmt: skip
 
 
-_PROCESS = [os.getpid()]
-"""This process."""
 _FORCED: list[Driver] = []
 """Drivers of the active ``use_driver`` blocks; the last one is used."""
-_MACHINE: list[Driver | DeviceError] = []
-"""The driver of this machine, or the reason why there is none; empty until it is first needed."""
 _LOCK = fork_lock()
 CURRENT: list[Driver] = []
 """The driver in use once it is started; empty if it has to be found first."""
@@ -227,29 +224,17 @@ def _set_current(*drivers: Driver) -> None:
         driver.ready.value = not driver.lost
 
 
-def _forked() -> None:
-    _PROCESS[0] = os.getpid()
-    _set_current()
+os.register_at_fork(after_in_child=_set_current)
 
 
-os.register_at_fork(after_in_child=_forked)
-
-
-def _machine() -> Driver:
-    """NVIDIA's driver of this machine."""
-    with _LOCK:
-        if not _MACHINE:
-            try:
-                library = ctypes.CDLL("libcuda.so.1")
-                _MACHINE.append(Driver("libcuda.so.1", lambda name: _address(library, name)))
-            except OSError as error:
-                _MACHINE.append(
-                    DeviceError("E734", f"there is no CUDA driver on this machine: {error}", help=_NOT_HERE)
-                )
-    (found,) = _MACHINE
-    if isinstance(found, DeviceError):
-        raise DeviceError(found.code, found.message, help=found.help)
-    return found
+@cache
+def _machine() -> Driver | DeviceError:
+    """NVIDIA's driver of this machine, or the reason why there is none."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return DeviceError("E734", f"there is no CUDA driver on this machine: {error}", help=_NOT_HERE)
+    return Driver("libcuda.so.1", lambda name: _address(library, name))
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:
@@ -262,8 +247,10 @@ def driver_in_use() -> Driver:
     for driver in CURRENT:
         return driver
     with _LOCK:
-        found = (_FORCED[-1] if _FORCED else _machine()).start()
-        _set_current(found)
+        found = _FORCED[-1] if _FORCED else _machine()
+        if isinstance(found, DeviceError):
+            raise DeviceError(found.code, found.message, help=found.help)
+        _set_current(found.start())
     return found
 
 

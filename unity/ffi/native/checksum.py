@@ -95,7 +95,7 @@ def _function() -> Any:
     return engine.address("unity_checksum")
 
 
-def _small(data: np.ndarray) -> np.ndarray:
+def piece_sums(data: np.ndarray) -> np.ndarray:
     """The sums of one piece."""
     rows = data.view(np.uint64).reshape(-1, _ROW // 8)
     counts = np.arange(len(rows), 0, -1, dtype=np.uint64)
@@ -108,7 +108,7 @@ def checksum(memory: Any) -> bytes:
     whole = data.size // _ROW * _ROW
     pieces = -(-whole // PIECE)
     if pieces == 1:
-        sums = _small(data[:whole])
+        sums = piece_sums(data[:whole])
     else:
         sums = np.zeros(pieces * _STATE, np.uint8)
     if pieces > 1:

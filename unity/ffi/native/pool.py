@@ -11,6 +11,7 @@ import atexit
 import ctypes
 import math
 import os
+from functools import cache
 from pathlib import Path
 
 from ...support.errors import FFIError
@@ -67,11 +68,12 @@ class _Pool:
         self.engine = Engine().add_ir(pool_ir(), OPTIONS)
         self.address = self.engine.address(PARALLEL_FOR)
         self.set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int32)(self.engine.address(SET_THREADS))
-        self.threads = 1
+        self.threads = 0
+        atexit.register(_stop)
 
 
 _LOCK = fork_lock()
-_POOL: list[_Pool] = []
+_pool = cache(_Pool)
 
 
 def ensure_pool(num_threads: int | None = None) -> int:
@@ -89,16 +91,11 @@ def ensure_pool(num_threads: int | None = None) -> int:
     if num_threads is not None and type(num_threads) is not int:
         raise FFIError("E731", f"the number of threads must be an integer, got {num_threads!r}")
     with _LOCK:
-        threads = num_threads
-        if not _POOL:
-            threads = default_threads() if num_threads is None else num_threads
-        if threads is not None and not 1 <= threads <= MAX_WORKERS + 1:
+        pool = _pool()
+        threads = num_threads if num_threads is not None else pool.threads or default_threads()
+        if not 1 <= threads <= MAX_WORKERS + 1:
             raise FFIError("E731", f"the number of threads must be from 1 to {MAX_WORKERS + 1}, got {threads}")
-        if not _POOL:
-            _POOL.append(_Pool())
-            atexit.register(_stop)
-        pool = _POOL[0]
-        if threads is not None and threads != pool.threads:
+        if threads != pool.threads:
             pool.set_threads(threads)
             pool.threads = threads
         return pool.address
@@ -107,7 +104,7 @@ def ensure_pool(num_threads: int | None = None) -> int:
 def num_threads() -> int:
     """Return the number of threads of a parallel loop, the caller included."""
     ensure_pool()
-    return _POOL[0].threads
+    return _pool().threads
 
 
 def set_num_threads(count: int) -> None:

@@ -82,11 +82,11 @@ class LinearModel(CostModel, names=("linear",)):
             self.times.append(float(np.log(seconds if seconds else slow)))
             self.tasks.append(task)
         if self.rows:
-            self._fit()
+            self.fit()
         self.known.clear()
 
-    def _fit(self) -> None:
-        """The coefficients of what is left when the cycles are taken off, by task around its mean."""
+    def fit(self) -> None:
+        """Learn from all rows: the coefficients of what is left when the cycles are taken off, by task around its mean."""
         rows = np.array(self.rows)
         left = self._around_means(np.array(self.times) - rows[:, 0])
         rows = self._around_means(rows)
@@ -134,7 +134,7 @@ class LinearModel(CostModel, names=("linear",)):
         self.times += found.times
         self.tasks += found.tasks
         if self.rows:
-            self._fit()
+            self.fit()
 
 
 @dataclass(slots=True, frozen=True)
@@ -158,8 +158,9 @@ class BoostedTrees(LinearModel, names=("trees", "xgb")):
         self._lightgbm = require("lightgbm")
         self._trees: Any = None
 
-    def _fit(self) -> None:
-        super()._fit()
+    def fit(self) -> None:
+        """Learn from all rows: trees of what the line leaves."""
+        super().fit()
         rows = np.array(self.rows)
         left = self._around_means(np.array(self.times) - super().guess(rows))
         self._trees = (

@@ -141,7 +141,12 @@ class Database(metaclass=Part):
         if found is not None and not is_winner(found):
             said = f"{_described(found)}: the default is as fast"
         elif found is not None:
-            said = f"{_described(found)}: {found.gain:.2f} times as fast as the default"
+            gain = (
+                f"{found.gain:.2f} times as fast as the default"
+                if found.default_secs
+                else "the default was not measured"
+            )
+            said = f"{_described(found)}: {gain}"
             try:
                 taken = found.program(fn)
             except ScheduleError as error:

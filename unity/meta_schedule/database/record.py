@@ -39,6 +39,10 @@ TRIAL, KEPT, DEFAULT = "trial", "kept", "default"
 """Verdicts: measured once; measured against the default in turns and faster; not faster, so that the default stays."""
 
 
+UNMEASURED = 1e10
+"""Seconds that TVM writes for a candidate that failed."""
+
+
 @dataclass(slots=True, frozen=True, eq=False)
 class TuningRecord:
     """A schedule that was measured. ``run_secs``: seconds of its runs, None where it failed; ``default_secs``: of the default build
@@ -162,6 +166,7 @@ class TuningRecord:
         """
         if isinstance(data, (list, tuple)) and len(data) == 4:
             data = dict(zip(("trace", "run_secs", "target", "args_info"), data))
+            data["run_secs"] = None if data["run_secs"] == [UNMEASURED] else data["run_secs"]
         if not isinstance(data, dict) or "trace" not in data:
             raise ScheduleError("E461", "this is not a record of a tuning")
         given = {one.name: data.get(one.name, one.default) for one in fields(_Data)}

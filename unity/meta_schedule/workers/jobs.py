@@ -124,7 +124,7 @@ def _reference(
     """The default build, loaded and run: a worker keeps it for the next candidate of the same task."""
     where = device(kind)
     clock = time.thread_time if threads == 1 and where is CPU else time.perf_counter
-    entry = _Entry(_Data(info, where), _Data(other_info, where) if other_info else None, clock)
+    entry = _Entry(TaskData(info, where), TaskData(other_info, where) if other_info else None, clock)
     try:
         entry.start(default)
     except Exception as error:
@@ -133,7 +133,7 @@ def _reference(
     return entry
 
 
-class _Data:
+class TaskData:
     """The arguments of a task: the same for all candidates, and what the default makes of those that it writes."""
 
     def __init__(self, info: Sequence[Described], device: Device = CPU) -> None:
@@ -185,7 +185,7 @@ class _Data:
 class _Entry:
     """A program in a worker."""
 
-    def __init__(self, data: _Data, other: _Data | None, clock: Callable[[], float]) -> None:
+    def __init__(self, data: TaskData, other: TaskData | None, clock: Callable[[], float]) -> None:
         self.data, self.other, self.clock = data, other, clock
         self.problem: str | None = None
         self.first = 0.0

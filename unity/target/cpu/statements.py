@@ -70,18 +70,23 @@ def _factors(extent: Expr) -> list[Expr]:
 
 def symbolic_size(w: FunctionWriter, buffer: Buffer) -> str:
     """Bytes of a buffer, checked: no negative extent, product below 2**47."""
-    total = str(buffer.dtype.itemsize)
+    total, good = product_in_range(w, buffer.dtype.itemsize, buffer.shape)
+    w.fail_unless(good, f"buffer {buffer.name} has a negative or huge size")
+    return total
+
+
+def product_in_range(w: FunctionWriter, itemsize: int, shape: tuple[Expr, ...]) -> tuple[str, str]:
+    """Bytes of elements, and an i1: no extent is negative, and they are fewer than 2**47."""
+    total = str(itemsize)
     good = "true"
-    for factor in [f for extent in buffer.shape for f in _factors(extent)]:
+    for factor in [f for extent in shape for f in _factors(extent)]:
         size = index(w, factor)
         inside = w.emit(f"icmp ult i64 {size}, {1 << 47}")
         pair = w.emit(f"call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 {total}, i64 {size})")
         total = w.emit(f"extractvalue {{ i64, i1 }} {pair}, 0")
         fits = w.emit(f"xor i1 {w.emit(f'extractvalue {{ i64, i1 }} {pair}, 1')}, true")
         good = w.emit(f"and i1 {good}, {w.emit(f'and i1 {inside}, {fits}')}")
-    good = w.emit(f"and i1 {good}, {w.emit(f'icmp ult i64 {total}, {1 << 47}')}")
-    w.fail_unless(good, f"buffer {buffer.name} has a negative or huge size")
-    return total
+    return total, w.emit(f"and i1 {good}, {w.emit(f'icmp ult i64 {total}, {1 << 47}')}")
 
 
 def _attr(w: FunctionWriter, stmt: AttrStmt) -> None:

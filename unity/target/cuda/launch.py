@@ -23,7 +23,7 @@ from ...ir.walk import collect, substitute
 from ...support.errors import CodegenError
 from ..cpu import calls
 from ..cpu.emitters import CPU_EMITTERS
-from ..cpu.statements import symbolic_size
+from ..cpu.statements import product_in_range, symbolic_size
 from ..kernel_groups import special_nodes
 from ..llvm.indices import index
 from ..llvm.lltypes import memory_type
@@ -296,10 +296,10 @@ def _dynamic_bytes(w: FunctionWriter, func: PrimFunc, given: Mapping[Var, Expr])
         buffer = alloc.buffer
         if buffer.scope != "shared.dyn":
             continue
-        bytes_ = str(buffer.dtype.itemsize)
-        for extent in buffer.shape:
-            bytes_ = w.emit(f"mul nsw i64 {bytes_}, {index(w, substitute(extent, given))}")
-        total = bytes_ if total == "0" else w.emit(f"add nsw i64 {total}, {bytes_}")
+        shape = tuple([substitute(extent, given) for extent in buffer.shape])
+        bytes_, good = product_in_range(w, buffer.dtype.itemsize, shape)
+        bytes_ = w.emit(f"select i1 {good}, i64 {bytes_}, i64 {1 << 47}")  # which no launch gets
+        total = bytes_ if total == "0" else w.emit(f"add i64 {total}, {bytes_}")
     return total
 
 

@@ -123,14 +123,17 @@ _FLOAT_SUM = """  %own.high = shl i32 %own, 16
 """The sum of two numbers of bfloat16, in the lower bits of i32."""
 
 
+_EXCHANGE = "atom.relaxed.sys.cas.b16 $0, [$1], $2, $3;"
+
+
 def _addition(symbol: str, dtype: DataType) -> str:
-    """A function that adds to a number of 8 or 16 bits by exchanging the word in which it lies, until nobody else did meanwhile.
-    Its first guess is a word of zeros: a look at memory would be no atomic one."""
+    """A function that adds to a number of 8 or 16 bits by exchanging the two bytes in which it lies, until nobody else did
+    meanwhile. Its first guess is zero: a look at memory would be no atomic one. ``cmpxchg`` of LLVM would take four bytes."""
     bits = f"i{dtype.bits}"
     return f"""define internal {bits} {symbol}(ptr %at, {bits} %x) noinline nounwind {{
 entry:
   %address = ptrtoint ptr %at to i64
-  %inside = and i64 %address, 3
+  %inside = and i64 %address, {2 - dtype.bits // 8}
   %back = sub i64 0, %inside
   %word = getelementptr i8, ptr %at, i64 %back
   %wide = shl i64 %inside, 3
@@ -140,7 +143,8 @@ entry:
   %addend = zext {bits} %x to i32
   br label %again
 again:
-  %old = phi i32 [ 0, %entry ], [ %found, %again ]
+  %seen = phi i16 [ 0, %entry ], [ %found, %again ]
+  %old = zext i16 %seen to i32
   %shifted = lshr i32 %old, %shift
   %own = and i32 %shifted, {(1 << dtype.bits) - 1}
 {_FLOAT_SUM if dtype.is_float else "  %sum = add i32 %own, %addend"}
@@ -148,9 +152,9 @@ again:
   %set = and i32 %moved, %mask
   %kept = and i32 %old, %others
   %new = or i32 %set, %kept
-  %pair = cmpxchg ptr %word, i32 %old, i32 %new monotonic monotonic
-  %found = extractvalue {{ i32, i1 }} %pair, 0
-  %same = extractvalue {{ i32, i1 }} %pair, 1
+  %short = trunc i32 %new to i16
+  %found = call i16 asm sideeffect "{_EXCHANGE}", "=h,l,h,h,~{{memory}}"(ptr %word, i16 %seen, i16 %short)
+  %same = icmp eq i16 %found, %seen
   br i1 %same, label %done, label %again
 done:
   %result = trunc i32 %own to {bits}

@@ -235,6 +235,11 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
             ),
             result,
         )
+    last = expr.indices[-1]
+    if active is not None and kind == "ptr" and type(last) is Broadcast:
+        (offset, _, _) = _linear(w, buffer, (*expr.indices[:-1], last.value), expr.span)
+        address = element_pointer(w, buffer, kind, pointer, offset)
+        return from_memory(w, _shared_load(w, buffer, (kind, pointer), address, align, lanes, active), result)
     addresses = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset[0]}")
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
@@ -289,6 +294,19 @@ def _masked_load(w: FunctionWriter, buffer: Buffer, kind: str, address: str, ali
     return w.read(
         buffer, f"call {ty} {name}({kind} {address}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
     )
+
+
+def _shared_load(
+    w: FunctionWriter, buffer: Buffer, start: tuple[str, str], address: str, align: int, lanes: int, mask: str
+) -> str:
+    """One element in all lanes of a mask, zero in the others: read once, if any lane wants it, where LLVM would gather."""
+    kind, pointer = start
+    some = w.emit(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {mask})")
+    address = w.emit(f"select i1 {some}, {kind} {address}, {kind} {pointer}")  # as in `_within`
+    first = w.emit(f"insertelement <{lanes} x i1> zeroinitializer, i1 {some}, i64 0")
+    loaded, ty = _masked_load(w, buffer, kind, address, align, lanes, first), f"<{lanes} x {memory_type(buffer.dtype)}>"
+    alike = shuffled(w, ty, loaded, [0] * lanes)
+    return w.emit(f"select <{lanes} x i1> {mask}, {ty} {alike}, {ty} zeroinitializer")
 
 
 def _masked_store(

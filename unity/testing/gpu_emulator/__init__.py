@@ -67,7 +67,7 @@ def emulated_gpu(
     inexact: bool = False,
     late: bool = False,
 ) -> Iterator[EmulatedGPU]:
-    """Emulated CUDA devices of an architecture, in force within the block.
+    """Emulated CUDA devices of the architecture ``arch``, in force within the block.
 
     ``memory`` is the bytes of each, of which only what is used is taken. With a ``seed`` blocks and warps run in a random order, so
     that results that depend on it differ; traffic, which does not, is not counted then. ``races`` and ``traffic`` say what is

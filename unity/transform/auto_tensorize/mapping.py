@@ -131,14 +131,21 @@ def _loops(sch: Schedule, block: BlockRV, pairing: Pairing, allow_padding: bool)
 
 def _counterparts(pairing: Pairing, axis: IterVar) -> list[int]:
     """Positions of the block's iterators that can be one of the description's: the same kind, operands, and a known extent."""
+    return [k for k in _alike(pairing, axis) if _extent(pairing.block.iter_vars[k]) > 0]
+
+
+def _alike(pairing: Pairing, axis: IterVar) -> list[int]:
     wanted = pairing.buffers_of(axis, described=True)
     return [
         k for k, own in enumerate(pairing.block.iter_vars)
-        if own.kind == axis.kind and _extent(own) > 0 and pairing.buffers_of(own, described=False) == wanted
+        if own.kind == axis.kind and pairing.buffers_of(own, described=False) == wanted
     ]  # fmt: skip
 
 
 def _missing(pairing: Pairing, axis: IterVar) -> str:
+    for own in [pairing.block.iter_vars[k] for k in _alike(pairing, axis)]:
+        if not _extent(own):
+            return f"iterator {own.var.name} of block {pairing.block.name} is not from 0 to a constant"
     operands = sorted([pairing.accesses[buffer][1].buffer.name for buffer in pairing.buffers_of(axis, described=True)])
     kind = "reduction" if axis.kind == "R" else "spatial"
     return (

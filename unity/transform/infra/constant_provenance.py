@@ -1,8 +1,8 @@
 """Constants that remember how a build made them of its module's constants, so that another build can make them of others.
 
-A build whose result is to be cached runs on ``Ledger.module``: every constant is ``Traced``. What a pass computes of
-constants it makes with ``derive`` (or tells with ``traced``): the step is written down in the ledger. Invariant: a pass learns
-nothing of the elements of a traced tensor that the ledger does not know - any other look at them is an observation, kept as a
+A build whose result is to be cached runs on ``Ledger.module``: every constant is ``Tracked``. What a pass computes of
+constants it makes with ``derive`` (or tells with ``tracked``): the step is written down in the ledger. Invariant: a pass learns
+nothing of the elements of a tracked tensor that the ledger does not know - any other look at them is an observation, kept as a
 checksum of what was seen. So two builds of equal modules, whose observed constants are equal, take the same steps and end with
 the same program.
 """
@@ -50,7 +50,7 @@ def recipe(name: str) -> Callable[[Callable[..., np.ndarray]], Callable[..., np.
     return register
 
 
-class Traced(Tensor):
+class Tracked(Tensor):
     """A tensor with a row in a ledger. Whoever takes its elements other than by ``peek`` observes it."""
 
     __slots__ = ()
@@ -100,11 +100,11 @@ _ORIGINS: WeakKeyDictionary[Tensor, tuple[Ledger, int]] = WeakKeyDictionary()
 
 
 def peek(tensor: Tensor) -> np.ndarray:
-    """The memory of a constant, for its shape and order, and for elements that ``derive`` or ``traced`` account for.
+    """The memory of a constant, for its shape and order, and for elements that ``derive`` or ``tracked`` account for.
 
     Raises FFIError E714 where it was discarded.
     """
-    return _ARRAY.__get__(tensor) if type(tensor) is Traced else tensor.numpy()
+    return _ARRAY.__get__(tensor) if type(tensor) is Tracked else tensor.numpy()
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -120,10 +120,10 @@ def peeked(value: Any) -> Any:
 
 def derive(name: str, *args: Any) -> Tensor:
     """A constant made by a recipe of tensors, numbers, strings and tuples of them."""
-    return traced(RECIPES[name](*[peeked(a) for a in args]), name, *args)
+    return tracked(RECIPES[name](*[peeked(a) for a in args]), name, *args)
 
 
-def traced(made: np.ndarray, name: str, *args: Any) -> Tensor:
+def tracked(made: np.ndarray, name: str, *args: Any) -> Tensor:
     """The result of a recipe for these arguments, as a tensor with a row where one of them has one."""
     result = Tensor(made)
     for tensor in _tensors(args):
@@ -155,15 +155,15 @@ class Ledger:
         """False where a step could not be written down."""
 
     def module(self, mod: IRModule) -> IRModule:
-        """The module on traced constants; ``sources`` are all of them."""
+        """The module on tracked constants; ``sources`` are all of them."""
         made: dict[int, Tensor] = {}
         for row, tensor in enumerate(self.sources):
-            made[id(tensor)] = self._traced(peek(tensor), row)
+            made[id(tensor)] = self._tracked(peek(tensor), row)
         changed: IRModule = rewrite(mod, {Constant: lambda node: replace(node, data=made[id(node.data)])})
         return changed
 
-    def _traced(self, array: np.ndarray, row: int) -> Traced:
-        tensor = Traced(array)
+    def _tracked(self, array: np.ndarray, row: int) -> Tracked:
+        tensor = Tracked(array)
         _ORIGINS[tensor] = self, row
         return tensor
 
@@ -173,7 +173,7 @@ class Ledger:
             self.steps.append((name, pack_value(args, self._row)))
         except NotPackable:
             self.complete = False
-        return self._traced(peek(made), len(self.sources) + len(self.steps) - 1)
+        return self._tracked(peek(made), len(self.sources) + len(self.steps) - 1)
 
     def _row(self, value: Any) -> int:
         """The row that stands for a tensor in a step."""

@@ -103,7 +103,7 @@ class Executable:
         return self[names[0] if len(names) == 1 else "main"](*args)
 
     def time_evaluator(self, name: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
-        """As ``VirtualMachine.time_evaluator``."""
+        """Time the function ``name``; ``args`` and ``kwargs`` as in ``VirtualMachine.time_evaluator``."""
         self[name]
         return self.machine.time_evaluator(name, *args, **kwargs)  # type: ignore[no-any-return]
 
@@ -121,9 +121,7 @@ class Executable:
                 f"{len(program.constants)} constants ({constants} bytes), machine code: {code or 'none'}")  # fmt: skip
 
     def memory(self, name: str = "main") -> MemoryFormula:
-        """Return the memory of one call as formulas of its symbols: ``print(executable.memory())``. Units: bytes. Raises VMError
-        E631.
-        """
+        """Return the memory of one call of the function ``name``, in bytes, as formulas of its symbols. Raises VMError E631."""
         return memory_formula(self.program, name)
 
     @property
@@ -138,7 +136,7 @@ class Executable:
             self.count = None
 
     def save(self, path: str | Path, source: bool = True) -> None:
-        """Write the executable to one file.
+        """Write the executable to the file ``path``.
 
         ``source=False`` leaves out the module's text and constants: the file is smaller, but cannot be compiled again for another
         processor. They are also left out after ``discard_parameters``. Raises ArtifactError E801; E809 for a name such as ``m.so``,
@@ -174,7 +172,7 @@ class Executable:
         write_sections(path, sections)
 
     def export_library(self, file_name: str | Path) -> None:
-        """Save the executable: TVM's name of ``save``, which raises the same. No linker reads the file; call it ``m.unity``."""
+        """Save the executable: TVM's name of ``save``. No linker reads the file: call it (``file_name``) ``m.unity``."""
         self.save(file_name)
 
     def __repr__(self) -> str:

@@ -45,6 +45,8 @@ class Access:
         self.instruction = reading.instruction
         self.shift = np.int64(width.bit_length() - 1)
         self.low = np.int64(width - 1)
+        self.reach = 1 if atomic and width == 2 else width
+        """Bytes that must lie in an allocation, whose last two bytes a device has: there is no atomic update of one byte."""
         spaces = ("global", "shared") if space == "generic" else (space,)
         program, instruction = reading.program, reading.instruction
         loads = reading.opcode == "ld"
@@ -120,7 +122,7 @@ class Access:
             self.misaligned(batch, ix, address)
         low, high = int(offset.min()), int(offset.max())
         found = memory.find(memory.base + low)
-        if found is None or high + self.width > found.start + found.size:
+        if found is None or high + self.reach > found.start + found.size:
             self._each_inside(batch, ix, address, offset)
         return offset
 
@@ -131,7 +133,7 @@ class Access:
         if not len(starts):
             self.outside(batch, ix, address, 0)
         at = np.searchsorted(starts, offset, "right") - 1
-        wrong = (at < 0) | (offset + self.width > ends[at])
+        wrong = (at < 0) | (offset + self.reach > ends[at])
         if wrong.any():
             self.outside(batch, ix, address, int(wrong.argmax()))
 
@@ -152,8 +154,8 @@ class Access:
         """End the launch where an address is not a multiple of the width, or lies beyond so many bytes ``of`` something."""
         if np.bitwise_or.reduce(address) & self.low:
             self.misaligned(batch, ix, address)
-        if address.min() < 0 or address.max() + self.width > limit:
-            row = int(((address < 0) | (address + self.width > limit)).argmax())
+        if address.min() < 0 or address.max() + self.reach > limit:
+            row = int(((address < 0) | (address + self.reach > limit)).argmax())
             text = f"{self.kind} of {self.width} bytes at byte {int(address[row])} of {of}, which has {limit}"
             raise self._fault(batch, text, self._lane(batch, ix, row, address))
 
@@ -303,19 +305,27 @@ class Access:
             address = address & WINDOW_MASK if space == "shared" else address
         if space == "shared":
             offset = self.shared_offsets(batch, ix, address)
-            at = offset >> self.shift
             self.record_shared(batch, ix, address, offset, True)
-            flags = batch.shared_flags[self.width][at]
-            if (flags != WRITTEN[self.width]).any():
-                self._undefined(batch, ix, flags, address, "shared")
-            return apply(batch.shared.view(kind), at)
-        offset = self.offsets(batch, ix, address)
-        if batch.memory.constants:
-            self._not_constant(batch, ix, address)
+            raw, flags, of = batch.shared, batch.shared_flags, address
+        else:
+            offset = of = self.offsets(batch, ix, address)
+            if batch.memory.constants:
+                self._not_constant(batch, ix, address)
+            self.record_global(batch, ix, offset, True)
+            raw, flags = batch.memory.raw, batch.memory.flags
         at = offset >> self.shift
-        self._defined_global(batch, ix, offset, at)
-        self.record_global(batch, ix, offset, True)
-        return apply(batch.memory.raw.view(kind), at)
+        written = flags[self.width][at]
+        if (written == WRITTEN[self.width]).all():
+            return apply(raw.view(kind), at)
+        bits = raw.view(UNSIGNED[self.width])
+        before = bits[at]
+        found = apply(raw.view(kind), at)
+        if self.kind == "atomic cas":  # what it leaves alone is no business of it
+            kept = (before ^ bits[at]).view(np.uint8) == 0
+            written = (written.view(np.uint8) | kept).view(written.dtype)
+        if (written != WRITTEN[self.width]).any():
+            self._undefined(batch, ix, written, of, space)
+        return found
 
     # ---- messages
 

@@ -19,7 +19,7 @@ from ....ir.op import OPS
 from ....ir.types import Expr, TensorType, TupleType, Type
 from ....op.common.type_rules import python_value
 from ...infra.constant_lifetime import drop_use, take_ownership
-from ...infra.constant_provenance import peeked, recipe, traced
+from ...infra.constant_provenance import peeked, recipe, tracked
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import changed_vars
 from ..rewriting.graph_rewriter import GraphRewriter
@@ -97,7 +97,7 @@ def _constant(value: Any, ty: Type, origin: tuple[Any, ...], path: tuple[int, ..
     shape = python_value(ty.shape) if ty.shape is not None else None
     if array.dtype != ty.dtype.numpy or shape != array.shape:
         return None
-    data = traced(array, "fold", *origin, path)
+    data = tracked(array, "fold", *origin, path)
     take_ownership(data)
     return Constant(data, ty)
 

@@ -27,14 +27,14 @@ def _meaning(kind: Any) -> tuple[str, ...] | None:
 def value_key(value: Any) -> Hashable:
     """Key of an expression, a type or an attribute."""
     kind: Any = type(value)
-    if value is None or kind in (int, str, bool):
-        return (kind, value)
-    if kind is float:
-        return (kind, value.hex())
     if kind is IntImm:
         return (kind, value.value, value.ty)
     if kind in (tuple, list):
         return (kind, tuple([value_key(v) for v in value]))
+    if value is None or kind in (int, str, bool):
+        return (kind, value)
+    if kind is float:
+        return (kind, value.hex())
     if isinstance(value, dict):
         return (dict, tuple([(k, value_key(v)) for k, v in value.items()]))
     names = _meaning(kind)

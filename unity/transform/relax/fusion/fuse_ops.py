@@ -17,12 +17,12 @@ Equal primitive functions are shared. Here: the rewriting; which calls belong to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ....ir.expr import (
     Binding,
-    BindingBlock,
     Call,
     Constant,
     DataflowBlock,
@@ -137,6 +137,29 @@ def _with_args(value: Expr, params: _Params) -> Expr:
     return replace(value, **{name: params.take(part) for name, part in parts.items() if isinstance(part, Expr)})
 
 
+Group = tuple[list[VarBinding], list[Var], Callable[[Function], GlobalVar], dict[str, Any]]
+"""Bindings, those of their variables that are used elsewhere, what makes their function known, and its attributes."""
+
+
+def replace_groups(block: DataflowBlock, groups: Sequence[Group], lift_constants: bool = True) -> DataflowBlock:
+    """A block with each group computed by a call of a function of its own, where its last binding stood."""
+    replaced: dict[Var, list[Binding]] = {}
+    inner: set[Var] = set()
+    for bindings, outputs, add, attrs in groups:
+        last = bindings[-1]
+        fn, arguments = primitive_function(bindings, outputs, attrs, lift_constants)
+        span = last.span or getattr(last.value, "span", None)
+        whole, fields = outputs[0], list[Binding]()
+        if len(outputs) > 1:
+            whole = Var(f"{outputs[-1].name}_all", Tuple(tuple(outputs)).ty, dataflow=True)
+            fields = [VarBinding(v, TupleGetItem(whole, k)) for k, v in enumerate(outputs)]
+        call = Call(add(fn), tuple(arguments), {}, (), whole.ty, span)
+        replaced[last.var] = [VarBinding(whole, call, last.span), *fields]
+        inner.update([b.var for b in bindings])
+    kept = [replaced.get(b.var, [] if b.var in inner else [b]) for b in block.bindings]
+    return DataflowBlock(tuple([b for several in kept for b in several]), block.span)
+
+
 class _BlockFuser:
     """Fuses inside the dataflow blocks of a module."""
 
@@ -145,22 +168,10 @@ class _BlockFuser:
         self.table = FunctionTable(mod)
         self.max_depth, self.max_args, self.apart = max_depth, max_args, frozenset(apart)
 
-    def block(self, block: BindingBlock) -> BindingBlock:
+    def block(self, block: DataflowBlock) -> DataflowBlock:
         """The block with groups of several calls replaced."""
-        if type(block) is not DataflowBlock:
-            return block
-        items, groups = self.groups(block)
-        if not groups:
-            return block
-        last = {group[-1]: group for group in groups}
-        inner = {member for group in groups for member in group[:-1]}
-        out: list[Binding] = []
-        for item in items:
-            if item in last:
-                out.append(self.call(last[item]))
-            elif item not in inner:
-                out.append(item.binding)
-        return DataflowBlock(tuple(out), block.span)
+        groups = [self.group(members) for members in self.groups(block)[1]]
+        return replace_groups(block, groups) if groups else block
 
     def groups(self, block: DataflowBlock) -> tuple[list[Item], list[list[Item]]]:
         """The items of a block, and its groups of several calls."""
@@ -168,15 +179,12 @@ class _BlockFuser:
         groups = [_own_fields(g) for g in Partition(items, self.max_depth, self.max_args, self.apart).found()]
         return items, [g for g in groups if sum([type(_value(m)) is Call for m in g]) > 1]
 
-    def call(self, group: list[Item]) -> VarBinding:
-        """The binding of a group's result to a call of its primitive function."""
-        bindings = [m.binding for m in group if isinstance(m.binding, VarBinding)]
-        last = bindings[-1]
-        fn, arguments = primitive_function(bindings, [last.var], {"Primitive": True})
+    def group(self, members: list[Item]) -> Group:
+        """Calls whose last one alone has a result that is used elsewhere."""
+        bindings = [m.binding for m in members if isinstance(m.binding, VarBinding)]
         names = [b.value.args[0].name for b in bindings if type(b.value) is Call and type(b.value.args[0]) is GlobalVar]
-        target = self.table.add(fn, fused_name(names))
-        span = last.span or getattr(last.value, "span", None)
-        return VarBinding(last.var, Call(target, tuple(arguments), {}, (), last.var.ty, span), last.span)
+        add = partial(self.table.add, hint=fused_name(names))
+        return bindings, [bindings[-1].var], add, {"Primitive": True}
 
 
 def _own_fields(group: list[Item]) -> list[Item]:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import (
-    Binding,
     BindingBlock,
     Call,
     DataflowBlock,
@@ -39,7 +38,7 @@ from ...dpl.pattern import DFPattern
 from ...dpl.rewrite import topological_order
 from ...infra.passes import module_pass
 from ..rewriting.graph_rewriter import OnBlocks
-from .fuse_ops import FunctionTable, primitive_function
+from .fuse_ops import FunctionTable, Group, replace_groups
 
 
 @dataclass(slots=True, frozen=True)
@@ -188,37 +187,19 @@ def _context(
     return PatternCheckContext(value, annotated, {v: values[v] for v in group}, view.users, bound)
 
 
-def replace_groups(
+def replace_matches(
     block: DataflowBlock,
     groups: Sequence[tuple[list[Var], Callable[[Function], GlobalVar], dict[str, Any]]],
     lift: bool,
 ) -> DataflowBlock:
     """A block with each group of variables computed by a call of a function of its own, made known by the given callback."""
     view = BlockView(block)
-    replaced: dict[Var, list[Binding]] = {}
-    inner: set[Var] = set()
+    chosen: list[Group] = []
     for group, add, attrs in groups:
         bindings = [b for b in [view.bindings[v] for v in group] if isinstance(b, VarBinding)]
-        outputs = view.outputs(set(group))
-        fn, arguments = primitive_function(bindings, outputs, attrs, lift)
-        call = Call(add(fn), tuple(arguments), {}, (), fn.ret_ty, bindings[-1].span)
-        if len(outputs) == 1:
-            call = Call(call.op, call.args, {}, (), outputs[0].ty, call.span)
-            made: list[Binding] = [VarBinding(outputs[0], call, call.span)]
-        else:
-            types = Tuple(tuple(outputs)).ty
-            whole = Var(f"{outputs[-1].name}_all", types, dataflow=True)
-            made = [VarBinding(whole, Call(call.op, call.args, {}, (), types, call.span), call.span)]
-            made += [VarBinding(v, TupleGetItem(whole, k)) for k, v in enumerate(outputs)]
-        replaced[group[-1]] = made
-        inner.update(group)
-    out: list[Binding] = []
-    for binding in block.bindings:
-        if binding.var in replaced:
-            out += replaced[binding.var]
-        elif binding.var not in inner:
-            out.append(binding)
-    return DataflowBlock(tuple(topological_order(out)), block.span)
+        chosen.append((bindings, view.outputs(set(group)), add, attrs))
+    made = replace_groups(block, chosen, lift)
+    return DataflowBlock(tuple(topological_order(list(made.bindings))), block.span)
 
 
 def wrap_for_codegen(fn: Function, name: str, codegen: str) -> Function:
@@ -268,7 +249,7 @@ def fuse_ops_by_pattern(
         for pattern in map(as_pattern, patterns):
             for group, attrs in _matches(pattern, view, values, taken):
                 groups.append((group, target(pattern.name), attrs))
-        return replace_groups(block, groups, not bind_constants) if groups else block
+        return replace_matches(block, groups, not bind_constants) if groups else block
 
     for name, fn in mod.graph_functions().items():
         chosen = not entry_functions or name in entry_functions

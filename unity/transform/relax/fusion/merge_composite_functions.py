@@ -17,7 +17,7 @@ from ...infra.passes import module_pass
 from ..normalize.dead_code import reachable
 from ..rewriting.graph_rewriter import OnBlocks
 from .fuse_ops import FunctionTable
-from .fuse_ops_by_pattern import replace_groups
+from .fuse_ops_by_pattern import replace_matches
 
 
 def library_of(mod: IRModule, value: Expr) -> str | None:
@@ -109,7 +109,7 @@ def merge_composite_functions(mod: IRModule) -> IRModule:
                 return table.add(_inlined(mod, fn), f"fused_{library}")
 
             groups.append((group, add, {"Codegen": library}))
-        return replace_groups(block, groups, False) if groups else block
+        return replace_matches(block, groups, False) if groups else block
 
     merged = mod.with_graph_functions(lambda fn: fn if is_marked(fn) else OnBlocks(rule)(fn), table.added)
     if merged is mod:

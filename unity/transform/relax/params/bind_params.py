@@ -29,6 +29,7 @@ from ....ir.walk import Rewriter
 from ....op.common.table import constant
 from ....support.errors import PassError
 from ...infra.passes import function_pass, module_pass
+from ..rewriting.graph_rewriter import join_blocks
 from ..rewriting.reinfer_types import substitute_folded, with_params
 
 
@@ -144,10 +145,7 @@ def update_param_type(fn: Function, *, update: Callable[[Var], Type | None] | No
 
 def with_head(heads: tuple[VarBinding, ...], body: SeqExpr) -> SeqExpr:
     """The sequence with bindings before its own."""
-    if body.blocks and type(body.blocks[0]) is BindingBlock:
-        first = BindingBlock((*heads, *body.blocks[0].bindings), body.blocks[0].span)
-        return SeqExpr((first, *body.blocks[1:]), body.body, body.span)
-    return SeqExpr((BindingBlock(heads), *body.blocks), body.body, body.span)
+    return SeqExpr(join_blocks((BindingBlock(heads), *body.blocks)), body.body, body.span)
 
 
 @function_pass()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir.build import const
-from ....ir.expr import BindingBlock, Call, ExternFunc, SeqExpr, StringImm, Tuple, Var, VarBinding
+from ....ir.expr import Call, ExternFunc, StringImm, Tuple, Var, VarBinding
 from ....ir.function import Function, seq_body
 from ....ir.module import IRModule
 from ....ir.names import NameSupply
@@ -25,7 +25,7 @@ from ...infra.passes import module_pass
 from ..algebra.canonicalize import canonicalize
 from ..normalize.convert_to_dataflow import to_non_dataflow
 from ..normalize.dead_code import clean_function
-from ..rewriting.graph_rewriter import join_blocks
+from .bind_params import with_head
 from .lazy_params import with_loads, with_stores
 
 
@@ -62,10 +62,8 @@ def _flat_weights(fn: Function, count: int, names: NameSupply) -> tuple[Function
         fields = tuple([Var(names.fresh(f"{param.name}_{k}"), ty) for k, ty in enumerate(param.ty.fields)])
         weights += fields
         tuples.append(VarBinding(param, Tuple(fields)))
-    body = seq_body(fn)
-    blocks = join_blocks((BindingBlock(tuple(tuples)), *body.blocks))
     params = (*fn.params[:count], *weights)
-    made = canonicalize.on(replace(fn, params=params, body=SeqExpr(blocks, body.body, body.span)))
+    made = canonicalize.on(replace(fn, params=params, body=with_head(tuple(tuples), seq_body(fn))))
     return clean_function(made), weights  # without the tuples, where all their uses are fields
 
 

@@ -142,9 +142,9 @@ class Matcher(ValueMatcher[Matches]):
         self.matches: Matches = {}
         self.allocated: dict[Buffer, Buffer] = {}
 
-    def match(self, desc: Stmt, target: Stmt) -> None:
-        """Compare the bodies of two blocks. Raises Mismatch."""
-        self.stmt(_WithoutUnits()(desc), _WithoutUnits()(target))
+    def match(self, desc: Block, target: Block) -> None:
+        """Compare what two blocks hold. Raises Mismatch."""
+        self._contents(_WithoutUnits()(desc), _WithoutUnits()(target))
 
     # ---- statements
 
@@ -216,16 +216,19 @@ class Matcher(ValueMatcher[Matches]):
             raise Mismatch(f"iterator {left[0][0].var.name} of block {t.block.name} is not in the description")
         if not is_int(d.predicate, 1) or not is_int(t.predicate, 1):
             raise Mismatch(f"block {t.block.name} runs under a condition: {t.predicate}")
-        if (d.block.init is None) != (t.block.init is None):
-            have, want = ("no", "has one") if t.block.init is None else ("an", "has none")
-            raise Mismatch(f"block {t.block.name} has {have} initialisation, the description {want}")
         if len(d.block.alloc_buffers) != len(t.block.alloc_buffers) or d.block.match_buffers or t.block.match_buffers:
             raise Mismatch(f"block {t.block.name} declares other buffers than the description")
         for x, y in zip(d.block.alloc_buffers, t.block.alloc_buffers):
             self.allocated[x] = y
-        if d.block.init is not None:
-            self.stmt(d.block.init, t.block.init)
-        self.stmt(d.block.body, t.block.body)
+        self._contents(d.block, t.block)
+
+    def _contents(self, d: Block, t: Block) -> None:
+        if (d.init is None) != (t.init is None):
+            have, want = ("no", "has one") if t.init is None else ("an", "has none")
+            raise Mismatch(f"block {t.name} has {have} initialisation, the description {want}")
+        if d.init is not None:
+            self.stmt(d.init, t.init)
+        self.stmt(d.body, t.body)
 
     def _same_domain(self, a: IterVar, b: IterVar) -> bool:
         x, y = a.domain, b.domain
@@ -311,12 +314,7 @@ def match_block(desc: Block, buffers: Sequence[Buffer], block: Sref, ana: Analyz
     difference."""
     matcher = Matcher(buffers, ana)
     try:
-        if (desc.init is None) != (block.block.init is None):
-            have, want = ("no", "has one") if block.block.init is None else ("an", "has none")
-            raise Mismatch(f"block {block.name} has {have} initialisation, the description {want}")
-        if desc.init is not None and block.block.init is not None:
-            matcher.match(desc.init, block.block.init)
-        matcher.match(desc.body, block.block.body)
+        matcher.match(desc, block.block)
         missing = [b.name for b in buffers if b not in matcher.matches]
         if missing:
             raise Mismatch(f"{missing[0]} of the description is not accessed")
