@@ -26,13 +26,13 @@ def main() -> None:
     warnings.simplefilter("ignore")
     import torch  # noqa: PLC0415
 
-    from benchmarks.operators import elements, images, lines, moves  # noqa: PLC0415
+    from benchmarks.operators import elementwise, images, manipulate, reduction  # noqa: PLC0415
     from benchmarks.operators.measure import measure  # noqa: PLC0415
     from benchmarks.operators.report import page, table  # noqa: PLC0415
 
     torch.set_num_threads(1)
     timings = []
-    for case in [*elements.CASES, *lines.CASES, *moves.CASES, *images.CASES]:
+    for case in [*elementwise.CASES, *reduction.CASES, *manipulate.CASES, *images.CASES]:
         if re.search(options.only, case.name):
             for size in options.sizes:
                 timings.append(measure(case, size, options.budget))

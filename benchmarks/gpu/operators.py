@@ -127,13 +127,13 @@ def child(options: argparse.Namespace) -> None:
     import torch  # noqa: PLC0415
 
     from benchmarks.bench_gpu import own_arch  # noqa: PLC0415
-    from benchmarks.operators import elements, images, lines, moves  # noqa: PLC0415
+    from benchmarks.operators import elementwise, images, manipulate, reduction  # noqa: PLC0415
     from unity.ffi.cuda.context import context  # noqa: PLC0415
     from unity.support.errors import UnityError  # noqa: PLC0415
 
     torch.set_num_threads(1)
     part, parts = options.part
-    cases = [*elements.CASES, *lines.CASES, *moves.CASES, *images.CASES]
+    cases = [*elementwise.CASES, *reduction.CASES, *manipulate.CASES, *images.CASES]
     cases = [case for case in cases if re.search(options.only, case.name)][part::parts]
     if options.build is not None:
         build(torch, cases, options.size, options.build)

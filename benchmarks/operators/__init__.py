@@ -1,1 +1,1 @@
-"""Single operators beside torch eager: what is measured (elements, lines, moves, images, products), how, and the page."""
+"""Single operators beside torch eager: what is measured, a file for each family, how, and the page."""

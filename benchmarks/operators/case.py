@@ -1,4 +1,4 @@
-"""One timed operator: a torch function and its inputs in a large and a small size. Which there are: `elements.py` and others."""
+"""One timed operator: a torch function and its inputs in a large and a small size. Which there are: `elementwise.py` and others."""
 
 from __future__ import annotations
 

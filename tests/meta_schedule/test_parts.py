@@ -40,7 +40,7 @@ def test_every_part_is_a_class_to_derive_from(name):
 @pytest.mark.parametrize("name", PARTS)
 def test_what_is_no_part_says_what_it_lacks(name):
     part = getattr(ms, name)
-    with pytest.raises(ScheduleError, match=rf"E401.*3 \(int\) is no {part.what}: it has no \w+"):
+    with pytest.raises(ScheduleError, match=rf"E401.*3 \(int\) is not a {part.what}: it has no \w+"):
         part.create(3)
 
 

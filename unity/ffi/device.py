@@ -50,7 +50,7 @@ class DeviceStreams:
     ``current(index)``: that of the thread. ``choose(index, stream)`` makes one the thread's, None: the library's own choice again;
     it gives what was chosen before. ``order(index, first, then)`` makes a stream wait for what another one has been given.
     ``make(index)``, ``free(index, stream)``, ``wait(index, stream)``: a new one, the end of one, waiting for all its work.
-    ``require(index, stream)`` raises FFIError E703 for what is no stream of the device.
+    ``require(index, stream)`` raises FFIError E703 for what is not a stream of the device.
     """
 
     current: Callable[[int], int] = lambda index: 0

@@ -184,7 +184,7 @@ class Context:
         return before
 
     def require_stream(self, stream: int) -> None:
-        """Raise FFIError E703 for a handle that is no stream, or one of another device: later calls may crash on it."""
+        """Raise FFIError E703 for a handle that is not a stream, or one of another device: later calls may crash on it."""
         if stream <= LAST_DEFAULT_STREAM or stream in self.made:
             return
         help = f"unity.cuda({self.index}).create_raw_stream() makes one, torch.cuda.Stream() another"

@@ -53,7 +53,7 @@ class Part(ABCMeta):
                 [] if kind is None else [name for name in sorted(cls.__abstractmethods__) if not hasattr(kind, name)]
             )
             if absent:
-                raise ScheduleError("E401", f"{short(kind)} is no {cls.what}: it has no {', '.join(absent)}",
+                raise ScheduleError("E401", f"{short(kind)} is not a {cls.what}: it has no {', '.join(absent)}",
                                     help=f"a name, or a class that derives from {cls.__name__}")  # fmt: skip
             return kind
         name = kind or getattr(cls, "usual", kind)
@@ -63,7 +63,7 @@ class Part(ABCMeta):
 
 
 def check_numbers(least: float, most: float = math.inf, /, **numbers: float | None) -> None:
-    """Raise ScheduleError E401 for a number that is not in a range. None is no number."""
+    """Raise ScheduleError E401 for a number that is not in a range. None is in every range."""
     for name, number in numbers.items():
         if number is not None and not least <= number <= most:
             upto = f"to {most:g}" if most < math.inf else "on"

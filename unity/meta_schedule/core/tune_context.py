@@ -250,7 +250,7 @@ class TuneContext:
 
 
 def check_cores(**given: int | str | None) -> None:
-    """Raise ScheduleError E401 for what is no number of processors, "logical" or "physical": all of them."""
+    """Raise ScheduleError E401 for what is not a number of processors, "logical" or "physical": all of them."""
     for name, number in given.items():
         if not isinstance(number, str):
             check_numbers(1, **{name: number})

@@ -21,7 +21,7 @@ from ..common.type_rules import fail, float_tensor, same_dtype
 from ..manipulate.index import index_tensor
 from ..reduction.reduce import accumulate
 
-row = rows("linear algebra")
+row = rows("linalg")
 
 
 def _type(call: Call) -> Type:

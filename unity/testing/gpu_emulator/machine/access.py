@@ -320,7 +320,7 @@ class Access:
         bits = raw.view(UNSIGNED[self.width])
         before = bits[at]
         found = apply(raw.view(kind), at)
-        if self.kind == "atomic cas":  # what it leaves alone is no business of it
+        if self.kind == "atomic cas":  # what it leaves alone does not concern it
             kept = (before ^ bits[at]).view(np.uint8) == 0
             written = (written.view(np.uint8) | kept).view(written.dtype)
         if (written != WRITTEN[self.width]).any():

@@ -1,4 +1,4 @@
-"""Moving elements: transposes, joins, slices, padding, gathers and scatters."""
+"""Manipulation: transposes, joins, slices, padding, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _by_index(name: str, fn: Callable[..., Any], indices: int, updates: bool) ->
     def made(n: int) -> Any:
         return lambda: (floats(n, n), integers(n, *[n] * indices), *([floats(n, n)] if updates else []))
 
-    return Case(name, "moves", fn, made(N), made(S))
+    return Case(name, "manipulation", fn, made(N), made(S))
 
 
 CASES = [
-    *[of_floats("moves", name, fn, large, small) for name, (fn, large, small) in SHAPED.items()],
+    *[of_floats("manipulation", name, fn, large, small) for name, (fn, large, small) in SHAPED.items()],
     _by_index("take, axis 0", lambda x, i: x.index_select(0, i), 1, False),
     _by_index("take, axis 1", lambda x, i: x.index_select(1, i), 1, False),
     _by_index("gather, axis 0", lambda x, i: x.gather(0, i), 2, False),
@@ -67,36 +67,42 @@ CASES = [
     _by_index("index_put", lambda x, i, y: x.index_put((i,), y), 1, True),
     Case(
         "embedding",
-        "moves",
+        "manipulation",
         lambda x, i: F.embedding(i, x),
         lambda: (floats(5000, 256), integers(5000, 4096)),
         lambda: (floats(50, 32), integers(50, 32)),
     ),
     Case(
         "embedding_bag",
-        "moves",
+        "manipulation",
         lambda x, i: F.embedding_bag(i, x),
         lambda: (floats(5000, 64), integers(5000, 512, 32)),
         lambda: (floats(50, 32), integers(50, 8, 4)),
     ),
-    Case("one_hot", "moves", lambda i: F.one_hot(i, 256), lambda: (integers(256, 4096),), lambda: (integers(32, 32),)),
+    Case(
+        "one_hot",
+        "manipulation",
+        lambda i: F.one_hot(i, 256),
+        lambda: (integers(256, 4096),),
+        lambda: (integers(32, 32),),
+    ),
     Case(
         "bincount",
-        "moves",
+        "manipulation",
         lambda i: torch.bincount(i, minlength=256),
         lambda: (integers(256, 1 << 20),),
         lambda: (integers(256, 1024),),
     ),
     Case(
         "masked_fill, given mask",
-        "moves",
+        "manipulation",
         lambda x, m: x.masked_fill(m, 0.0),
         lambda: (floats(N, N), floats(N, N) > 0),
         lambda: (floats(S, S), floats(S, S) > 0),
     ),
     Case(
         "where, given mask",
-        "moves",
+        "manipulation",
         torch.where,
         lambda: (floats(N, N) > 0, floats(N, N), floats(N, N)),
         lambda: (floats(S, S) > 0, floats(S, S), floats(S, S)),

@@ -1,4 +1,4 @@
-"""Element by element: functions of one tensor, of two, comparisons, casts, and the same in other types."""
+"""Elementwise: functions of one tensor, of two, comparisons, casts, and the same in other types."""
 
 from __future__ import annotations
 
@@ -156,14 +156,14 @@ def _bools(name: str, fn: Callable[..., Any], count: int) -> Case:
     def made(shape: tuple[int, int]) -> Callable[[], Inputs]:
         return lambda: tuple([floats(*shape) > 0 for _ in range(count)])
 
-    return Case(name, "elements", fn, made(LARGE), made(SMALL))
+    return Case(name, "elementwise", fn, made(LARGE), made(SMALL))
 
 
 CASES = [
-    *[of_floats("elements", name, fn, [LARGE], [SMALL]) for name, fn in ONE.items()],
-    *[of_floats("elements", name, fn, [LARGE] * 2, [SMALL] * 2) for name, fn in TWO.items()],
-    of_floats("elements", "add a row", torch.add, [LARGE, (1024,)], [SMALL, (32,)]),
-    of_floats("elements", "add a column", torch.add, [LARGE, (1024, 1)], [SMALL, (32, 1)]),
+    *[of_floats("elementwise", name, fn, [LARGE], [SMALL]) for name, fn in ONE.items()],
+    *[of_floats("elementwise", name, fn, [LARGE] * 2, [SMALL] * 2) for name, fn in TWO.items()],
+    of_floats("elementwise", "add a row", torch.add, [LARGE, (1024,)], [SMALL, (32,)]),
+    of_floats("elementwise", "add a column", torch.add, [LARGE, (1024, 1)], [SMALL, (32, 1)]),
     _bools("logical_and", torch.logical_and, 2),
     _bools("logical_xor", torch.logical_xor, 2),
     _bools("logical_not", torch.logical_not, 1),
