@@ -33,7 +33,6 @@ _ALIASES = {
     "uint": "uint32",
 }  # fmt: skip
 _PATTERN = re.compile(r"(float8_\w+?|bool|bfloat|float|uint|int|handle|void)(\d*)(?:x(vscalex)?(\d+))?$")
-_KINDS = {"int": "int", "uint": "uint", "float": "float", "bfloat": "bfloat"}
 
 
 def _unknown(name: object) -> FFIError:
@@ -51,7 +50,10 @@ class DataType:
     lane; ``scalable`` marks ``vscale`` vectors. Made of its name, or of numpy's type. Raises FFIError E701, E702.
     """
 
-    __slots__ = ("bits", "code", "lanes", "name", "scalable")
+    __slots__ = (
+        "bits", "code", "element", "is_bool", "is_float", "is_int", "is_integral", "is_narrow", "is_uint", "itemsize", "lanes",
+        "name", "scalable",
+    )  # fmt: skip
     converts: ClassVar[bool] = True
     """Arguments of this type may be what it is made of."""
     name: str
@@ -59,6 +61,22 @@ class DataType:
     bits: int
     lanes: int
     scalable: bool
+    element: DataType
+    """The type of one lane."""
+    itemsize: int
+    """Bytes of one value, all lanes (sub-byte lanes are rounded up to whole bytes)."""
+    is_float: bool
+    """True for every floating-point type, bfloat16 and float8 included."""
+    is_narrow: bool
+    """True for floats below 32 bits: no processor computes with them, and scalars of them are handed on as their bits."""
+    is_int: bool
+    """True for signed integers."""
+    is_uint: bool
+    """True for unsigned integers."""
+    is_integral: bool
+    """True for signed and unsigned integers (not bool)."""
+    is_bool: bool
+    """True for bool."""
     _table: ClassVar[dict[str, DataType]] = {}
 
     def __new__(cls, name: str | DataType | np.dtype | type[np.generic]) -> DataType:
@@ -103,6 +121,11 @@ class DataType:
             found = object.__new__(cls)
             found.name, found.code, found.bits = canonical, code, bits
             found.lanes, found.scalable = lanes, bool(scalable)
+            found.element = found if canonical == base else DataType(base)
+            found.itemsize = max(1, bits // 8) * lanes
+            found.is_int, found.is_uint, found.is_bool = code == "int", code == "uint", code == "bool"
+            found.is_integral, found.is_float = code in ("int", "uint"), code.startswith(("float", "bfloat"))
+            found.is_narrow = found.is_float and bits < 32
             cls._table[canonical] = found
         cls._table[name] = found
         return found
@@ -121,46 +144,6 @@ class DataType:
 
     def __reduce__(self) -> tuple[type[DataType], tuple[str]]:
         return DataType, (self.name,)
-
-    @property
-    def is_float(self) -> bool:
-        """True for every floating-point type, bfloat16 and float8 included."""
-        return self.code in ("float", "bfloat") or self.code.startswith("float8")
-
-    @property
-    def is_int(self) -> bool:
-        """True for signed integers."""
-        return self.code == "int"
-
-    @property
-    def is_uint(self) -> bool:
-        """True for unsigned integers."""
-        return self.code == "uint"
-
-    @property
-    def is_integral(self) -> bool:
-        """True for signed and unsigned integers (not bool)."""
-        return self.code in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        """True for bool."""
-        return self.code == "bool"
-
-    @property
-    def is_narrow(self) -> bool:
-        """True for floats below 32 bits: no processor computes with them, and scalars of them are handed on as their bits."""
-        return self.is_float and self.bits < 32
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one value, all lanes (sub-byte lanes are rounded up to whole bytes)."""
-        return max(1, self.bits // 8) * self.lanes
-
-    @property
-    def element(self) -> DataType:
-        """The type of one lane."""
-        return self if self.lanes == 1 and not self.scalable else DataType(self.name.partition("x")[0])
 
     def with_lanes(self, lanes: int, scalable: bool = False) -> DataType:
         """Return the element type with ``lanes`` lanes; ``scalable``: times vscale."""
