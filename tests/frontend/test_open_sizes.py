@@ -134,9 +134,10 @@ def attended(layer, x):
         ("orders", lambda s, x: (x.permute(1, 0, 2).flatten(1).t() + x.flatten(1).reshape(x.shape[0] * 8, -1)) * 2),
         ("fourier", lambda s, x: torch.fft.fft(x[..., 0], dim=0).abs()),
         ("merged axes", lambda s, x: attended(s.layer, x)),
+        ("halves", lambda s, x: torch.cat([x, x.exp()]).chunk(2)[1] + x.repeat(1, 3, 1).chunk(3, 1)[2]),
     ],
 )  # fmt: skip
-def test_named_sizes_that_torch_refuses_for_layouts(name, function) -> None:
+def test_named_sizes_that_torch_refuses_without_need(name, function) -> None:
     layer = torch.nn.MultiheadAttention(8, 4, add_bias_kv=True, batch_first=True)
     model = Function(function, layer=layer).eval()
     rows, columns = torch.export.Dim("rows", min=1, max=40), torch.export.Dim("columns", min=1, max=20) * 2
@@ -147,9 +148,12 @@ def test_named_sizes_that_torch_refuses_for_layouts(name, function) -> None:
         f(torch.randn(41, 2, 8))
 
 
-def test_a_named_size_that_decides_a_branch_stays_refused() -> None:
-    model = Function(lambda s, x: changes(x) if x.shape[0] > 4 else x)
-    with pytest.raises(unity.UnityError, match=r"E016.*\n.*range.*<= 4"):
+@pytest.mark.parametrize(
+    ("decides", "text"), [(lambda n: n > 4, r"E016.*\n.*range.*<= 4"), (lambda n: n * n == 9, r"(?s)E016.*speciali")]
+)
+def test_a_named_size_that_decides_a_branch_stays_refused(decides, text) -> None:
+    model = Function(lambda s, x: changes(x) if decides(x.shape[0]) else x)
+    with pytest.raises(unity.UnityError, match=text):
         unity.compile(
             model, example_inputs=(torch.randn(3, 9),), dynamic_shapes=({0: torch.export.Dim("rows", min=1)},)
         )

@@ -118,6 +118,12 @@ def layout_guards(program: Any) -> set[str]:
     return asked[True] - asked[False]
 
 
+def fixes_a_size(program: Any) -> bool:
+    """True if torch took a size of an input that may vary for the example's."""
+    environment = _environment(program)
+    return environment is None or any([new.is_number for new in environment.replacements.values()])
+
+
 def source_name(source: Any) -> str:
     """``L['x']`` of an input, which torch keeps in an attribute or, in some versions, gives by a method."""
     return str(source.name if isinstance(source.name, str) else source.name())

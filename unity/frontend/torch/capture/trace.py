@@ -28,7 +28,7 @@ from ..translate.in_place import is_mutable, other_kind, refuse_other_kinds, ref
 from .discard_parameters import memory_key
 from .dynamic import expand_dynamic_shapes, without_dim_names
 from .grad_modes import copied, with_graph, without_grad_modes
-from .guards import holds_in_range, layout_guards, source_name
+from .guards import fixes_a_size, holds_in_range, layout_guards, source_name
 from .inputs import check_examples, forward_signature, refuse_foreign
 from .known_numbers import known_numbers, whole_numbers
 from .lost_effects import lost_effects
@@ -97,7 +97,8 @@ def _with_known_numbers(torch: Any, model: Any, exported: Callable[[bool], Any])
 
 
 _NARROWED = re.compile(
-    r"Not all values of .* in the specified range(?: (?:(\d+) <= )?\w+(?: <= (\d+))?)? satisfy the generated guard (.*?)\.?$",
+    r"Not all values of .* in the specified range(?: (?:(\d+) <= )?\w+(?: <= (\d+))?)? satisfy the generated guard "
+    r"(.*?)\.?(?:Specializations .*)?$",
     re.MULTILINE,
 )
 """The ends of the range, where it has them, and the guard."""
@@ -106,11 +107,9 @@ _NARROWED = re.compile(
 def _of_whole_range(exported: Callable[..., Any], shapes: Any, words: str) -> Any:
     """The program where torch refused ranges of named dimensions for guards that hold in all of the range, or that are about how
     tensors lie in its memory alone; else None."""
-    if "specialized" in words:
-        return None
     open_guards = {guard for low, high, guard in _NARROWED.findall(words) if not holds_in_range(guard, low, high)}
     program = exported(False, shapes)
-    return program if layout_guards(program).issuperset(open_guards) else None
+    return program if layout_guards(program).issuperset(open_guards) and not fixes_a_size(program) else None
 
 
 _NUMBER_WANTED = re.compile(

@@ -74,7 +74,8 @@ class _Functionalizer:
             if storage is not None:
                 self.add_alias(node, storage)
             if any([new is not old for old, new in present.items()]):
-                self.replace_operands(node, present)
+                for old, new in present.items():
+                    node.replace_input_with(old, new)
         for node in reversed(self.views):
             if not node.users:
                 self.graph.erase_node(node)
@@ -84,10 +85,6 @@ class _Functionalizer:
         """The nodes that the program gives."""
         leaves = self.torch.utils._pytree.tree_leaves(self.graph.output_node().args)
         return [leaf for leaf in leaves if isinstance(leaf, self.torch.fx.Node)]
-
-    def replace_operands(self, node: Any, changed: dict[Any, Any]) -> None:
-        """Replace operands of a node."""
-        node.args, node.kwargs = self.torch.fx.map_arg((node.args, node.kwargs), lambda n: changed.get(n, n))
 
     def storages(self, node: Any) -> set[int]:
         """Memory of the tensors of a node."""
@@ -160,7 +157,7 @@ class _Functionalizer:
         if target is own or self.torch.Tag.inplace_view in own.tags:
             raise _NoRule
         given = dict(zip([a.name for a in own._schema.arguments], node.args)) | dict(node.kwargs)
-        given = {k: self.torch.fx.map_arg(v, lambda n: self.current_value(n, node)) for k, v in given.items()}
+        given = self.torch.fx.map_arg(given, lambda n: n if self.storage(n) is None else self.read(n, node))
         places = [a for a in target._schema.arguments if not a.kwarg_only]
         args = tuple([given.get(a.name, a.default_value) for a in places])
         named = {k: v for k, v in given.items() if k not in [a.name for a in places]}
@@ -170,10 +167,6 @@ class _Functionalizer:
         values = self.torch.fx.map_arg((args, named), lambda n: n.meta["val"])
         new = self.insert(node, target, args, named, target(*values[0], **values[1]))
         return self.insert(node, self.torch.ops.aten.to.dtype, (new, value.dtype), {}, value)
-
-    def current_value(self, node: Any, user: Any) -> Any:
-        """A node, or what has its present elements."""
-        return node if self.storage(node) is None else self.read(node, user)
 
     def scatter_into(self, view: Any, base: Any, part: Any, user: Any) -> Any:
         """``base`` with the elements that ``view`` shows replaced by ``part``."""
