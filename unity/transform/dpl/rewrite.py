@@ -37,7 +37,6 @@ def rewrite_call(pattern: DFPattern, rewriter: Callable[[Expr, Matches], Expr], 
     known: dict[Var, Expr] = {}
 
     def rule(value: Expr, graph: GraphRewriter) -> Any:
-        assert graph.var is not None
         found = pattern.extract_matched_expr(value, known)
         made = value if found is None else rewriter(value, found)
         if not isinstance(made, Expr):
@@ -83,7 +82,7 @@ def _rewrite_block(ctx: PatternContext, rewriter: Any, block: DataflowBlock, nam
 def _bind(block: DataflowBlock, changes: dict[Var, Expr], names: NameSupply) -> DataflowBlock:
     def rule(value: Expr, graph: GraphRewriter) -> Expr | None:
         var = graph.var
-        if var is None or var not in changes:
+        if var not in changes:
             return value
         graph.append(VarBinding(var, graph.flat(changes[var]), getattr(changes[var], "span", None)))
         return None

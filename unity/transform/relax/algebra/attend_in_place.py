@@ -26,7 +26,7 @@ from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
 from ..analysis.axis_parts import Read
 from ..analysis.use_def import Definitions
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 from .fuse_attention import ATTENTION
 
 MOVES = (R.permute_dims.name, R.strided_slice.name)
@@ -84,11 +84,8 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
             return None
         return replace(_with_layouts(inner, orders, list(inner.args)), ty=value.ty)
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        var = rewriter.var
-        if type(value) is not Call or var is None:
-            return value
-        made = value
+    def change(value: Call, rewriter: GraphRewriter) -> Call:
+        made, var = value, rewriter.var
         if value.op_name in ATTENTION:
             made = read(value, rewriter, var)
         elif value.op_name == R.permute_dims.name and isinstance(value.args[0], Var):
@@ -100,7 +97,7 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
         source[var] = made
         return made
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_calls(fn, change)
 
 
 def _sequence_major(order: str) -> bool:

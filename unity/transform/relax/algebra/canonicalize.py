@@ -52,7 +52,6 @@ def _simplest(fn: Function) -> Function:
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         var = rewriter.var
-        assert var is not None
         if isinstance(value, (Var, Constant, GlobalVar, IntImm)) and _may_replace(var, value):
             return Replaced(value)
         if type(value) is Tuple:

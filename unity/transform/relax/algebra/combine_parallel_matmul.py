@@ -23,7 +23,7 @@ from ....op.linalg.products import matmul
 from ....op.manipulate.slicing import concat, split
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import changed_vars
-from ..rewriting.graph_rewriter import GraphRewriter, each_binding
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 
 
 class _Group:
@@ -105,21 +105,19 @@ def combine_parallel_matmul(
     if not groups:
         return fn
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        assert rewriter.var is not None
+    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
         group = groups.get(rewriter.var)
         if group is None:
-            return value
+            return None
         index = [var for var, _ in group.calls].index(rewriter.var)
         if group.split is None:
-            assert type(value) is Call
-            matrices = [rewriter.replacer.visit(call.args[1]) for _, call in group.calls]
+            matrices = [rewriter.replacer.visit(one.args[1]) for _, one in group.calls]
             edges, total = [], 0
             for matrix in matrices[:-1]:
                 total += _columns(matrix) or 0
                 edges.append(total)
-            joined = rewriter.emit(matmul(value.args[0], concat(matrices, axis=-1)))
+            joined = rewriter.emit(matmul(call.args[0], concat(matrices, axis=-1)))
             group.split = rewriter.emit(split(joined, edges, axis=-1))
         return TupleGetItem(group.split, index)
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_calls(fn, change)

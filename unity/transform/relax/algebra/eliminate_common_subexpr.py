@@ -92,7 +92,6 @@ class _Sharing(GraphRewriter):
 
     def share(self, value: Expr) -> Any:
         var = self.var
-        assert var is not None
         if var in self.fixed or not _mergeable(value) or (self.call_only and type(value) is not Call):
             return value
         used: list[Constant] = []

@@ -48,7 +48,7 @@ class _Folder:
         self.only_constants = only_constants
         self.known = Definitions(fn)
 
-    def scaled(self, call: Call, at: Var | None) -> Expr | None:
+    def scaled(self, call: Call, at: Var) -> Expr | None:
         """The first result of a batch_norm of narrow floats as a product and a sum; None where it stays."""
         ty = call.args[0].ty
         if not isinstance(ty, TensorType) or ty.dtype is None or ty.dtype.name not in SMALL_FLOATS or ty.ndim < 0:
@@ -68,7 +68,7 @@ class _Folder:
         made = add(multiply(wide, _per_channel(scale, ty.ndim, axis)), _per_channel(shift, ty.ndim, axis))
         return create.astype(made, dtype=ty.dtype.name)
 
-    def fold(self, call: Call, at: Var | None) -> Expr | None:
+    def fold(self, call: Call, at: Var) -> Expr | None:
         """The value that takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
         x = call.args[0]
         bias: Expr | None = None

@@ -113,7 +113,6 @@ def fold_constant(fn: Function, *, max_bytes: int = 1 << 20) -> Function:
     written = changed_vars(fn)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        assert rewriter.var is not None
         if rewriter.var in written:  # memory of its own, which a later call writes into
             return value
         if isinstance(value, (Constant, Tuple)):

@@ -15,7 +15,6 @@ scores or weights are used elsewhere, shapes that are not known to agree, more t
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir.build import int_value
@@ -31,7 +30,7 @@ from ....op.manipulate.manipulate import expand_dims, permutation, squeeze
 from ....op.nn.attention import attention, layouts
 from ...infra.passes import function_pass
 from ..analysis.use_def import Definitions
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 ATTENTION = (R.nn.attention.name, R.nn.attention_bias.name)
 _RESHAPES = (R.reshape.name, R.expand_dims.name)
@@ -45,18 +44,15 @@ def fuse_attention(fn: Function) -> Function:
     """
     chains = _Chains(fn)
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        name = value.op_name
-        if type(value) is not Call or rewriter.var is None:
-            return value
-        if name in ATTENTION:
-            return chains.with_shared_heads(value, rewriter.var)
-        made = chains.attention(value, rewriter.var) if name == R.matmul.name else None
-        if made is None or not structural_equal(made.ty, value.ty):
-            return value
+    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
+        if call.op_name in ATTENTION:
+            return chains.with_shared_heads(call, rewriter.var)
+        made = chains.attention(call, rewriter.var)
+        if made is None or not structural_equal(made.ty, call.ty):
+            return None
         return chains.with_shared_heads(made, rewriter.var) if made.op_name in ATTENTION else made
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_calls(fn, change, *ATTENTION, R.matmul.name)
 
 
 def _scalar(value: Expr) -> float | None:

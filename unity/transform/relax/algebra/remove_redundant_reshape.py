@@ -18,7 +18,7 @@ from ....op.manipulate.manipulate import permutation, permute_dims
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import returned_vars
 from ..analysis.use_def import Definitions
-from ..rewriting.graph_rewriter import GraphRewriter, Replaced
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced, rewrite_calls
 
 
 @function_pass()
@@ -32,11 +32,11 @@ def remove_redundant_reshape(fn: Function) -> Function:
         """True if the variable may replace the value: not where a result would share a parameter's memory."""
         return var not in kept and (var.dataflow or not is_dataflow_var(value))
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+    def change(value: Call, rewriter: GraphRewriter) -> Any:
         var, name = rewriter.var, value.op_name
         views = row_of(value).view
-        if type(value) is not Call or var is None or not (views or name in (R.broadcast_to.name, R.permute_dims.name)):
-            return value
+        if not views and name not in (R.broadcast_to.name, R.permute_dims.name):
+            return None
         made = value
         inner = source.get(value.args[0]) if isinstance(value.args[0], Var) else None
         if inner is not None and not known.usable(inner.args[0], var):
@@ -62,4 +62,4 @@ def remove_redundant_reshape(fn: Function) -> Function:
         source[var] = made
         return made
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_calls(fn, change)

@@ -41,15 +41,15 @@ class Definitions:
         """The same of a variable that is used in one place."""
         return self.call(value, *names) if isinstance(value, Var) and self.uses.get(value, 0) == 1 else None
 
-    def source(self, value: Expr, at: Var | None, *names: str) -> Call | None:
+    def source(self, value: Expr, at: Var, *names: str) -> Call | None:
         """The same where the operands of the call may be used in the binding of ``at``."""
         found = self.call(value, *names)
         return found if found is not None and all([self.usable(v, at) for v in found.args]) else None
 
-    def usable(self, value: Expr, at: Var | None) -> bool:
+    def usable(self, value: Expr, at: Var) -> bool:
         """True if a value has the same elements in the binding of ``at``, and may stand there: inner variables of a dataflow block
         only in this block."""
-        if at is None or value in self.changed:
+        if value in self.changed:
             return False
         here = self.home.get(at)
         return all([not v.dataflow or self.home.get(v) is here for v in leaf_vars(value)])

@@ -155,7 +155,6 @@ def remove_unused_outputs(mod: IRModule) -> IRModule:
         types = tuple([call.ty.fields[i] for i in kept])
         whole = replace(call, ty=types[0] if len(kept) == 1 else TupleType(types))
         bound = rewriter.var
-        assert bound is not None
         made: list[Var] = []
         for value in [whole] if len(kept) == 1 else [whole, *[None] * len(kept)]:
             item = TupleGetItem(made[0], len(made) - 1) if value is None else value
@@ -171,7 +170,7 @@ def remove_unused_outputs(mod: IRModule) -> IRModule:
             return results(replace(value, op=GlobalVar(value.op.name, changed[value.op.name].ty)), rewriter)
         if type(value) is TupleGetItem and value.tuple_value in places:
             part = places[value.tuple_value][value.index]
-            inner = part.dataflow and rewriter.var is not None and not rewriter.var.dataflow
+            inner = part.dataflow and not rewriter.var.dataflow
             return part if inner else Replaced(part)
         return value
 

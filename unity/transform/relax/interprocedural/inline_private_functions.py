@@ -20,7 +20,7 @@ from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ...infra.passes import module_pass
 from ..normalize.dead_code import reachable
-from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding, rewrite_calls
 
 
 class _Copy(Rewriter):
@@ -101,20 +101,18 @@ def inline_private_functions(mod: IRModule) -> IRModule:
         return done[name]
 
     def run(fn: Function) -> Function:
-        def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-            if type(value) is not Call or type(value.op) is not GlobalVar or value.op.name not in found:
-                return value
-            callee = finished(value.op.name)
-            if len(callee.params) != len(value.args) or (rewriter.in_dataflow and not _straight_line(callee)):
-                return value
-            made = inline_call(value, callee, rewriter)
-            var = rewriter.var
-            assert var is not None
+        def change(call: Call, rewriter: GraphRewriter) -> Any:
+            if type(call.op) is not GlobalVar or call.op.name not in found:
+                return None
+            callee = finished(call.op.name)
+            if len(callee.params) != len(call.args) or (rewriter.in_dataflow and not _straight_line(callee)):
+                return None
+            made, var = inline_call(call, callee, rewriter), rewriter.var
             same = is_subtype(made.ty, var.ty) is Answer.YES
             simple = isinstance(made, Var) and same and (var.dataflow or not made.dataflow)
             return Replaced(made) if simple else made
 
-        return GraphRewriter(rule).function(fn)
+        return rewrite_calls(fn, change)
 
     after = mod.with_functions(
         {name: finished(name) if name in found else run(fn) for name, fn in mod.graph_functions().items()}

@@ -46,7 +46,6 @@ class _Lifter:
 
         def rule(value: Expr, rewriter: GraphRewriter) -> Any:
             var = rewriter.var
-            assert var is not None
             if type(value) is Function:
                 target, captured = self.lift(value, var, f"{path}_{var.name}", lifted)
                 lifted[var] = (target, captured, value.ret_ty)

@@ -119,13 +119,18 @@ class _Converter:
         """The form of a variable, and the block it was made in."""
         self.tuples: dict[Var, tuple[BindingBlock | None, Var, bool]] = {}
         """Tuples of results: the block, the variable of the other form, whether all its fields have channels last."""
-        self.rewriter: GraphRewriter | None = None
+        self.rewriter = GraphRewriter(self.rule)
         self.saved = 0
+
+    def rule(self, value: Expr, rewriter: GraphRewriter) -> Any:
+        """The value to bind in place of another."""
+        if type(value) is TupleGetItem:
+            return self.field(value)
+        return self.call(value) if type(value) is Call else value
 
     def here(self) -> BindingBlock | None:
         """The block being rewritten."""
-        assert self.rewriter is not None
-        return self.definitions.home.get(self.rewriter.var) if self.rewriter.var is not None else None
+        return self.definitions.home.get(self.rewriter.var)
 
     def known(self, value: Expr) -> Expr | None:
         """The form of a variable that may be used here, or None."""
@@ -136,7 +141,6 @@ class _Converter:
 
     def operand(self, value: Expr, rank: int) -> Expr | None:
         """An operand that broadcasts to ``rank`` axes, with channels last."""
-        assert self.rewriter is not None
         found = self.known(value)
         have = rank_of(value)
         if found is not None and have == rank:
@@ -165,7 +169,7 @@ class _Converter:
 
     def convolution(self, call: Call) -> Expr | None:
         """A convolution with channels last, None where it stays."""
-        assert self.rewriter is not None and isinstance(call.ty, TensorType)
+        assert isinstance(call.ty, TensorType)
         data, weight = call.args
         rank, shape = call.ty.ndim, dims(weight.ty)
         space = channels_first_layout(rank)
@@ -196,7 +200,7 @@ class _Converter:
 
     def channels_last(self, call: Call, form: Expr | None, kernel_layout: str) -> Expr:
         """The convolution of a form of its data (of the data itself where there is none) with results in channels last."""
-        assert self.rewriter is not None and type(call.op) is Op
+        assert type(call.op) is Op
         data, weight = call.args
         rank = rank_of(data)
         order = ("IO" if call.op_name in TRANSPOSED else "OI") + channels_first_layout(rank)[2:]
@@ -211,7 +215,7 @@ class _Converter:
 
     def neighbours(self, call: Call) -> Call | None:
         """A convolution in groups that has channels last, with the channels of its constant weight last too; None for another."""
-        assert self.rewriter is not None and isinstance(call.ty, TensorType) and type(call.op) is Op
+        assert isinstance(call.ty, TensorType) and type(call.op) is Op
         (data, weight), last = call.args, channels_last_layout(call.ty.ndim)
         given, wanted = call.attrs.get("kernel_layout", "OI" + last[1:-1]), last[1:-1] + "IO"
         layouts = {call.attrs.get("data_layout"), call.attrs.get("out_layout") or last}
@@ -226,7 +230,7 @@ class _Converter:
 
     def transposed(self, call: Call) -> Expr | None:
         """A transposed convolution with channels last, None where it stays."""
-        assert self.rewriter is not None and isinstance(call.ty, TensorType)
+        assert isinstance(call.ty, TensorType)
         if self.asked:
             return None
         data, weight = call.args
@@ -247,12 +251,11 @@ class _Converter:
 
     def call(self, call: Call) -> Expr:
         """The value to bind in place of a call."""
-        assert self.rewriter is not None
         name, var, follow = call.op_name, self.rewriter.var, rule_of(call)
         if name not in CONVOLUTIONS and name not in TRANSPOSED and follow is None:
             return call
         operands = [v for a in call.args for v in (a.fields if type(a) is Tuple else (a,))]
-        if var is None or any([v in self.definitions.changed for v in (*operands, var) if isinstance(v, Var)]):
+        if any([v in self.definitions.changed for v in (*operands, var) if isinstance(v, Var)]):
             return call
         if name in CONVOLUTIONS or name in TRANSPOSED:
             known = (
@@ -285,9 +288,8 @@ class _Converter:
 
     def field(self, value: TupleGetItem) -> Expr:
         """A field of a tuple whose other form is known."""
-        assert self.rewriter is not None
         source, var = value.tuple_value, self.rewriter.var
-        if not isinstance(source, Var) or source not in self.tuples or var is None or var in self.definitions.changed:
+        if not isinstance(source, Var) or source not in self.tuples or var in self.definitions.changed:
             return value
         block, form, every = self.tuples[source]
         if block is not self.here() or not (every or value.index == 0):
@@ -330,14 +332,7 @@ def convert_layout(
         return fn
     asked = layout_cb or (lambda call: desired or {}) if layout_cb or desired else None
     converter = _Converter(fn, only_constants, lanes, asked, keep)
-
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        converter.rewriter = rewriter
-        if type(value) is TupleGetItem:
-            return converter.field(value)
-        return converter.call(value) if type(value) is Call else value
-
-    made = GraphRewriter(rule).function(fn)
+    made = converter.rewriter.function(fn)
     if not converter.saved and not asked:
         return fn
     made = clean_function(made)

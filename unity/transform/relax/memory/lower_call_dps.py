@@ -85,7 +85,6 @@ def lower(call: Call, rewriter: GraphRewriter) -> Any:
         if several:
             fresh.append(rewriter.emit(tensor, f"{rewriter.name_hint}_{number}"))
         else:
-            assert rewriter.var is not None
             own = Var(rewriter.var.name, ty, rewriter.var.span)  # the name of the variable that it stands for
             rewriter.append(VarBinding(own, replace(tensor, span=call.span)))
             fresh.append(own)

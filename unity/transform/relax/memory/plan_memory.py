@@ -229,7 +229,7 @@ def lower_alloc_tensor(fn: Function) -> Function:
 
     def change(value: Call, rewriter: GraphRewriter) -> Expr | None:
         size = bytes_of(value.ty) if isinstance(value.ty, TensorType) else None
-        if size is None or rewriter.var is None:
+        if size is None:
             return None
         storage = Storage(Var("storage", OBJECT), size, size, (value.args[2], value.args[3]))
         storage.var = rewriter.emit(alloc_storage(storage), "storage")

@@ -62,7 +62,6 @@ def check_shapes(fn: Function) -> Function:
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         var = rewriter.var
-        assert var is not None
         if type(value) is Call and type(value.op) is Op:
             _require(value, rewriter)
         if _checkable(var.ty) and not is_unknown(value.ty) and is_subtype(value.ty, var.ty) is Answer.MAYBE:

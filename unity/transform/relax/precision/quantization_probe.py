@@ -8,7 +8,6 @@ computed in float32. Not here: which sites are then quantised (``frontend/precis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from ....op.elementwise.binary import add, multiply, subtract
 from ....op.manipulate.create import astype
 from ....op.manipulate.manipulate import reshape
 from ....op.manipulate.slicing import strided_slice
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 from .integer_sums import Site, number
 from .quantization_ranges import Grid
 from .quantize_products import MAIN, quantized, sites, stored_weights
@@ -60,11 +59,10 @@ def probed(mod: IRModule, ranges: Sequence[tuple[float, float]], half: bool = Fa
     switches = Var(names.fresh("switches"), tensor_type((const(len(found), "int64"),), "float32"))
     wanted = {var: (n, site, weights) for n, (var, site, weights) in enumerate(found)}
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+    def change(value: Call, rewriter: GraphRewriter) -> Expr | None:
         if rewriter.var not in wanted:
-            return value
+            return None
         n, site, weights = wanted[rewriter.var]
-        assert type(value) is Call
         data, right = value.args
         switch = reshape(strided_slice(switches, axes=[0], begin=[n], end=[n + 1]), ())
         args = []
@@ -73,5 +71,5 @@ def probed(mod: IRModule, ranges: Sequence[tuple[float, float]], half: bool = Fa
             args.append(add(base, multiply(switch, subtract(reduced, base))))
         return make_call(value.op, args, value.attrs, (), value.span)
 
-    made = GraphRewriter(rule).function(fn)
+    made = rewrite_calls(fn, change)
     return mod.with_functions({MAIN: replace(made, params=(*fn.params, switches))})

@@ -23,7 +23,7 @@ import numpy as np
 
 from ....ffi.tensor import Tensor
 from ....ir.builder import make_call
-from ....ir.expr import Binding, BindingBlock, Constant, SeqExpr, Tuple, Var, VarBinding, op
+from ....ir.expr import Binding, BindingBlock, Call, Constant, SeqExpr, Tuple, Var, VarBinding, op
 from ....ir.function import Function, seq_body
 from ....ir.module import IRModule
 from ....ir.names import NameSupply
@@ -37,7 +37,7 @@ from ....op.manipulate.create import astype
 from ....support.errors import PassError
 from ..analysis.use_def import Definitions
 from ..normalize.convert_to_dataflow import to_non_dataflow
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 from .integer_sums import Site, along_columns, number, site_of, summed
 from .quantization_ranges import STEPS, Grid, Seen
 from .quantize_weights import constants_of, finite_weights, rounded
@@ -133,11 +133,11 @@ def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float] | None
     }
     made: dict[tuple[Any, ...], Expr] = {}
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
         if rewriter.var not in wanted:
-            return value
+            return None
         site, weights, grid = wanted[rewriter.var]
-        data = value.args[0]  # type: ignore[attr-defined]
+        data = call.args[0]
         key = (data, grid, home.get(rewriter.var))
         if key not in made:
             made[key] = rewriter.emit(astype(astype(quantized(data, grid), dtype="int32"), dtype="uint8"))
@@ -147,4 +147,4 @@ def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float] | None
     if type(fn) is not Function or not wanted:
         return mod
     home = Definitions(fn).home
-    return mod.with_functions({MAIN: GraphRewriter(rule).function(fn)})
+    return mod.with_functions({MAIN: rewrite_calls(fn, change)})

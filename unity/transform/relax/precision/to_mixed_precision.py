@@ -32,7 +32,7 @@ from ....support.errors import PassError
 from ...infra.passes import function_pass
 from ..analysis.use_def import Definitions
 from ..params.bind_params import with_head
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 _SMALL = ("float16", "bfloat16")
 
@@ -79,7 +79,7 @@ class _Narrowing:
         return None
 
     def _here(self, rewriter: GraphRewriter) -> Any:
-        return self.definitions.home.get(rewriter.var) if rewriter.var is not None else None
+        return self.definitions.home.get(rewriter.var)
 
     def to_narrow(self, value: Expr, rewriter: GraphRewriter, force: bool) -> Expr | None:
         """An operand in 16 bits: itself where it is not a float32 tensor, None where it would have to be converted first."""
@@ -135,8 +135,7 @@ class _Narrowing:
             return make_call(call.op, args, {**call.attrs, "out_dtype": "float32"}, (), call.span)
         made = make_call(call.op, args, call.attrs, (), call.span)
         low = rewriter.emit(made)
-        if rewriter.var is not None:
-            self.narrow[rewriter.var] = (self._here(rewriter), low)
+        self.narrow[rewriter.var] = (self._here(rewriter), low)
         return astype(low, dtype="float32")
 
 
@@ -157,11 +156,7 @@ def to_mixed_precision(
     if dtype not in _SMALL:
         raise PassError("E560", f"dtype must be float16 or bfloat16, got {dtype!r}")
     narrowing = _Narrowing(fn, dtype, keep, wide_results, narrow_inputs)
-
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        return narrowing.call(value, rewriter) if type(value) is Call else value
-
-    made: Function = GraphRewriter(rule).function(fn)
+    made = rewrite_calls(fn, narrowing.call)
     if not narrowing.inputs:
         return made
     assert type(made.body) is SeqExpr

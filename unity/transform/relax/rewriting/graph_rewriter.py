@@ -46,7 +46,7 @@ class Replaced:
 
 
 class GraphRewriter:
-    """Rewrites one function with a rule. ``name_hint`` is the name of the variable being bound, ``in_dataflow`` says where."""
+    """Rewrites one function with a rule. ``var``: the variable being bound, ``name_hint``: its name, ``in_dataflow``: where."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class GraphRewriter:
         self._names = names
         self._whole: Function | None = None
         self.name_hint = "lv"
-        self.var: Var | None = None
+        self.var: Var
         self.enters_functions = True
         self.in_dataflow = False
         self._out: list[Binding] = []

@@ -18,9 +18,8 @@ from ....ir.node import replace
 from ....ir.relation import Answer, erase, is_subtype
 from ....ir.scalar import Add, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub
 from ....ir.structural import structural_equal
-from ....ir.types import Expr
 from ....ir.walk import Rewriter, free_vars
-from .graph_rewriter import GraphRewriter
+from .graph_rewriter import GraphRewriter, rewrite_calls
 
 _SCALAR = (Add, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub)
 
@@ -43,13 +42,13 @@ def substitute_folded(node: Any, mapping: Mapping[Any, Any], rules: Mapping[type
 def retype(fn: Function) -> Function:
     """The function with the types of its operator calls deduced from their operands, and its result type from its body."""
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or (type(value.op) is Op and value.ty_args):
-            return value
-        ty = infer_call(value)
-        return value if structural_equal(ty, value.ty) else replace(value, ty=ty)
+    def change(call: Call, rewriter: GraphRewriter) -> Call | None:
+        if type(call.op) is Op and call.ty_args:
+            return None
+        ty = infer_call(call)
+        return None if structural_equal(ty, call.ty) else replace(call, ty=ty)
 
-    made: Function = GraphRewriter(rule).function(fn)
+    made = rewrite_calls(fn, change)
     known = [v for p in made.params for v in (p, *free_vars(p.ty))]
     ret = erase(made.body.ty, known)
     keeps = is_subtype(ret, made.ret_ty) is Answer.YES and made is fn
