@@ -189,12 +189,14 @@ def test_maxima_begin_with_a_value_of_the_type(dtype):
     fn = parse(f"""
 @R.function
 def main(x: R.Tensor((2, 3), "{dtype}")):
-    return R.max(x, axis=1), R.min(x, axis=1), R.argmax(x, axis=1), R.nn.softmax(x, axis=1)
+    y = R.nn.max_pool1d(R.negative(R.expand_dims(x, 0)), pool_size=3, padding=1)
+    return R.max(x, axis=1), R.min(x, axis=1), R.argmax(x, axis=1), R.nn.softmax(x, axis=1), y
 """)
     mod = unity.IRModule({"main": fn})
     wide = x.astype("float32")
     for run_it in (lambda: run(mod, "main", x), lambda: unity.VirtualMachine(unity.compile(mod))["main"](x)):
-        high, low, at, soft = as_numpy(run_it())
+        high, low, at, soft, pooled = as_numpy(run_it())
+        assert pooled.astype("float32").tolist() == [[[-0.25, -0.25, -1], [-0.5, -0.5, -0.5]]]
         assert (
             high.astype("float32").tolist() == wide.max(1).tolist()
             and low.astype("float32").tolist() == wide.min(1).tolist()

@@ -17,7 +17,7 @@ import numpy as np
 
 from ... import te
 from ...ir import build
-from ...ir.expr import Call, IntImm, Tuple
+from ...ir.expr import Call, FloatImm, IntImm, Tuple
 from ...ir.op import Param
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, Type
@@ -174,7 +174,8 @@ def _pool_ref(largest: bool, rank: int) -> Any:
         data = np.transpose(x, [layout.index(c) for c in _layout(rank)])
         data = data if largest else data.astype(np.float64)
         border, spans, count = pad_widths(padding, rank), data.shape[2:], np.ones((), int)
-        fill = (-np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min) if largest else 0
+        lowest = build.lowest(data.dtype.name)
+        fill = lowest.value if largest and isinstance(lowest, (IntImm, FloatImm)) else 0
         for a, at in reversed([*enumerate(window_indices(spans, pool_size, strides, dilation, border, ceil_mode))]):
             widths = [(0, 0)] * data.ndim
             widths[2 + a] = before, _ = -at.min(initial=0), max(0, at.max(initial=0) + 1 - spans[a])
