@@ -50,6 +50,17 @@ SAME = {
         'n = T.Var("n", "int64")\n',
         'n = TypeVar("n")\n',
     ),
+    "types of results": (
+        _GRAPH + "{}\n",
+        'R.call_tir("f", x, ty_args=[R.Tensor((3,), "int8")]), R.call_dps_packed("f", (x, y), ty_args=R.Tensor((3,), "int8"))',
+        'R.call_dps("f", (x,), R.Tensor((3,), "int8")), R.call_dps("f", (x, y), R.Tensor((3,), "int8"))',
+    ),
+    "devices of a module": (
+        '@I.ir_module\nclass M:\n    I.module_global_infos({{"vdevice": [{}]}})\n    @R.function\n'
+        '    def main(x: R.Tensor((3,), "float32", "vdevice:1")):\n        return x\n',
+        'R.vdevice("llvm"), R.vdevice({"kind": "cuda"}, 0), R.dummy_global_info()',
+        'I.vdevice("llvm"), I.vdevice({"kind": "cuda"}, 0), I.dummy_global_info()',
+    ),
     "names for reading": (
         _TENSOR + "{}",
         "    for i in range(16):\n        at = T.meta_var(i * 2)\n        at, old = T.meta_var((at + 1, A[at]))\n        A[at - 1] = old + 1.0\n"

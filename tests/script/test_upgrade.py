@@ -43,6 +43,8 @@ LINES = [
      'y = R.call_dps("f", (x,), R.Tensor((1,), "int8"))\n    return y'),
     (GRAPH, 'y = R.call_dps_packed("f", (x,), out_ty=[R.Tensor((1,), "int8")])\n    return y',
      'y = R.call_dps("f", (x,), [R.Tensor((1,), "int8")])\n    return y'),
+    (GRAPH, 'y = R.call_tir("f", [x], ty_args=[R.Tensor((1,), "int8")])\n    return y',
+     'y = R.call_dps("f", (x,), [R.Tensor((1,), "int8")])\n    return y'),
     (GRAPH, 'y = R.call_pure_packed("f", x, sinfo_args=(R.Any,))\n    return y',
      'y = R.call_pure_packed("f", x, ty_args=(R.Object,))\n    return y'),
     (GRAPH, "y = R.match_shape(x, (n, m))\n    return y", 'y = R.match_cast(x, R.Tensor((n, m), "float16"))\n    return y'),

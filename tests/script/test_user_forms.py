@@ -126,6 +126,27 @@ def local_cell(dtype):
     return T.alloc_buffer((1,), dtype, scope="local")
 
 
+def test_hygienic_macros_keep_the_values_at_their_definition() -> None:
+    value = 2
+
+    @T.macro
+    def kept(A):
+        A[0] = value
+
+    @T.macro(hygienic=False)
+    def asked(A):
+        A[1] = value + later
+
+    value, later = 3, 10
+
+    @T.prim_func
+    def both(A: T.Buffer((2,), "int32")):
+        kept(A)
+        asked(A)
+
+    assert "A[0] = 2\n    A[1] = 13" in str(both)
+
+
 @T.prim_func
 def with_values(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     for i in T.serial(4):

@@ -20,7 +20,7 @@ from ..ir import Function, IRModule, PrimFunc
 from ..support.errors import ScriptError
 from ..support.source import Source
 from .parser.read_text import read_tree
-from .parser.syntax import FunctionDef
+from .parser.syntax import FunctionDef, Name, nodes_of
 from .reader.common.scope import Macro, OutsideScope
 from .reader.module import parse
 
@@ -74,6 +74,9 @@ def read_macro(function: FunctionType, frame: FrameType, level: str, hygienic: b
     definition = tree.body[0] if tree is not None and tree.body else None
     if not isinstance(definition, FunctionDef):
         raise ScriptError("E122", f"the source text of {function.__name__} cannot be found")
+    if hygienic:  # what stands for a name now, whatever it stands for at a call
+        used = {node.name for node in nodes_of(definition) if isinstance(node, Name)}
+        names = ChainMap({name: names[name] for name in used if name in names}, *names.maps)
     return Macro(definition, OutsideScope(names), hygienic, level, source)
 
 
@@ -112,7 +115,7 @@ def read_class(cls: type, frame: FrameType) -> IRModule:
     return mod
 
 
-def _names(frame: FrameType) -> Mapping[str, Any]:
+def _names(frame: FrameType) -> ChainMap[str, Any]:
     return ChainMap(frame.f_locals, frame.f_globals)
 
 

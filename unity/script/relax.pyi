@@ -1299,3 +1299,7 @@ PrimValue = prim_value
 StringImm = str
 
 DataTypeImm = dtype
+
+vdevice: Any = ...
+
+dummy_global_info: Any = ...

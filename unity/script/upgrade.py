@@ -22,7 +22,7 @@ from .parser import syntax as s
 from .parser.syntax import bound_names, nodes_of
 from .reader.common.scope import dtype_name
 from .rewriter import Edits, Rewriter
-from .spelling.spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, REORDERED, UNQUALIFIED
+from .spelling.spelling import CANONICAL, DPS_KEYWORDS, DTYPE_ALIASES, KEYWORDS, REORDERED, UNQUALIFIED
 
 _DPS = frozenset(("R.call_dps", "R.call_inplace", "R.call_dps_with_grad"))
 _BRACKETED = frozenset(("T.Buffer", "T.Ptr", "T.handle", "R.Tensor", "R.Shape", "R.Tuple", "R.Callable"))
@@ -268,7 +268,7 @@ class _Upgrader(Rewriter):
         elif len(args) >= 2:
             self._as_tuple(args[1])
         for index, keyword in enumerate(node.keywords):
-            new = KEYWORDS.get(keyword.name or "")
+            new = DPS_KEYWORDS.get(keyword.name or "")
             if new is None or keyword.name is None:
                 continue
             start = keyword.start + self.base

@@ -131,7 +131,7 @@ CANONICAL: dict[str, str] = {
     "R.call_dps_packed": "R.call_dps", "R.call_tir_inplace": "R.call_inplace", "R.call_tir_with_grad": "R.call_dps_with_grad",
     "R.match_shape": "R.match_cast", "R.Any": "R.Object", "R.ShapeExpr": "R.shape", "R.PrimValue": "R.prim_value",
     "R.StringImm": "R.str", "R.DataTypeImm": "R.dtype", "I.cpu": "R.cpu", "I.cuda": "R.cuda", "I.gpu": "R.gpu",
-    "I.device": "R.device",
+    "I.device": "R.device", "R.vdevice": "I.vdevice", "R.dummy_global_info": "I.dummy_global_info",
 }  # fmt: skip
 """Names of earlier or later eras, and the names used here."""
 
@@ -145,6 +145,9 @@ KEYWORDS: dict[str, str] = {
     "tir_vars": "tir_vars", "packed_ints": "tir_vars",
 }  # fmt: skip
 """Keyword arguments of the call family, every era -> the name used here."""
+
+DPS_KEYWORDS = KEYWORDS | {"ty_args": "out_ty"}
+"""The same for calls of functions that write their results to memory they are given."""
 
 TVM_NAMES: dict[str, str] = {
     "T.block": "T.sblock",

@@ -8,7 +8,7 @@ from ....ffi.dtype import DataType
 from ....ir import Expr, ShapeExpr, TensorType, Tuple, TupleType, Type, make_call, op
 from ....ir.relation import tensor_type
 from ...parser import syntax as s
-from ...spelling.spelling import KEYWORDS
+from ...spelling.spelling import DPS_KEYWORDS
 from ..common.calls import arguments
 from ..common.constants import attribute_value
 from ..common.reading import Form, Reading, bind_arguments
@@ -23,7 +23,7 @@ _EXAMPLE = 'R.Tensor((n, m), "float32")'
 
 def _call_dps(r: Reading, path: str, node: s.Call) -> Expr:
     args, keywords = arguments(r, node)
-    keywords = {KEYWORDS.get(key, key): value for key, value in keywords.items()}
+    keywords = {DPS_KEYWORDS.get(key, key): value for key, value in keywords.items()}
     dtype = keywords.pop("dtype", None)
     if args and (isinstance(args[0], (tuple, list)) or type(args[0]) is ShapeExpr):
         shape = args.pop(0)  # 2021: (shape, function, arguments)
