@@ -1,8 +1,9 @@
-"""Public functions describe their parameters by name."""
+"""Public functions describe their parameters by name, and name the errors that they raise themselves."""
 
 import importlib
 import inspect
 import re
+import textwrap
 
 import pytest
 
@@ -43,3 +44,18 @@ def test_functions_of_unity():
 @pytest.mark.parametrize("name", PACKAGES)
 def test_functions_of_packages(name):
     assert lacking(importlib.import_module(f"unity.{name}"), SPELLED.get(name, set())) == {}
+
+
+def raised(fn):
+    """Class and code of each error that a function makes and raises."""
+    text = textwrap.dedent(inspect.getsource(inspect.unwrap(fn)))
+    return re.findall(r"\braise (\w+Error)\(\s*\"(E\d+)\"", text)
+
+
+@pytest.mark.parametrize("name", [*PACKAGES, "relax", "relax.dpl", "tir", "tir.schedule", "topi", "meta_schedule"])
+def test_errors_are_named(name):
+    found = {}
+    for fn, called in functions(importlib.import_module(f"unity.{name}")).items():
+        doc = inspect.getdoc(fn) or ""
+        found[called] = [error for error in raised(fn) if not any(part in doc for part in error)]
+    assert {called: errors for called, errors in found.items() if errors} == {}

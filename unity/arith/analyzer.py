@@ -63,7 +63,7 @@ class Analyzer:
     # ---- knowledge
 
     def bind(self, var: Var, value: Range | Expr | int) -> None:
-        """Assume that ``var`` lies in the range ``value``, or equals that expression."""
+        """Assume that ``var`` lies in the range ``value``, or equals that expression. Raises TypeRuleError E201 for no variable."""
         if not isinstance(var, Var):
             raise TypeRuleError("E201", f"a variable is bound, not {var!r}")
         known = len(self.known.table.atoms)

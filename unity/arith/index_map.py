@@ -86,7 +86,7 @@ class IndexMap(Node):
         return tuple([ana.simplify(substitute(e, mapping)) for e in self.final_indices])
 
     def map_ranges(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
-        """Smallest box holding the images of a box."""
+        """Smallest box holding the images of a box. Raises TypeRuleError E208 where it has no end."""
         ana = Analyzer()
         domains: dict[Var, IntSet] = {}
         for var, domain in zip(self.initial_indices, ranges):

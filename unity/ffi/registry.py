@@ -81,7 +81,8 @@ def register_func(
 
     Works as a call, ``register_func("my.relu", relu)``, and as a decorator, with or without a name. A program of a device
     gives the function copies of its tensors in the host's memory, and takes what it writes there back; with ``on_device`` it gets
-    the tensors themselves. Raises FFIError E705 if the name is taken and ``override`` is false.
+    the tensors themselves. Raises FFIError E705 if the name is taken and ``override`` is false, E713 if ``f`` is
+    not callable.
     """
     if callable(name):
         _insert(PackedFunc(name.__name__, name, on_device), override)

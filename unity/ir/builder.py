@@ -98,7 +98,8 @@ class BlockBuilder:
         """Open the function ``name``; ``emit_func_output`` must be called inside.
 
         ``params``: parameters, here or in ``emit_func_output``. ``attrs``: attributes. ``pure``: None infers it. ``private``:
-        without a global symbol. If the block ends with an error, the function is dropped.
+        without a global symbol. If the block ends with an error, the function is dropped. Raises VerifyError E303 without
+        an output.
         """
         self.avoid_names([p.name for p in params])
         depth = len(self._frames)

@@ -179,7 +179,7 @@ def _devices(ty: Type) -> list[str]:
 
 @checked
 def register_op(info: OpInfo) -> OpInfo:
-    """Register the row ``info``; a name may be registered once."""
+    """Register the row ``info``. Raises InternalError E901 for a name that is registered."""
     if info.name in OPS:
         raise InternalError("E901", f"operator {info.name} is registered twice")
     OPS[info.name] = info

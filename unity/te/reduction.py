@@ -35,7 +35,7 @@ class ReduceAxis(Value):
 
 
 def reduce_axis(dom: Sequence[Scalar], name: str = "rv") -> ReduceAxis:
-    """Axis over ``dom``, a pair ``(begin, end)``; ``name`` is that of its loop."""
+    """Axis over ``dom``, a pair ``(begin, end)``; ``name`` is that of its loop. Raises TypeRuleError E217."""
     if not isinstance(dom, (list, tuple)) or len(dom) != 2:
         raise TypeRuleError(
             "E217", f"an axis runs over a pair (begin, end), not over {dom!r}", help="te.reduce_axis((0, n))"
@@ -65,7 +65,7 @@ class Reducer(Protocol):
 
 def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
     """A reducer from ``fcombine(x, y)`` and its neutral element ``fidentity(dtype)``; tuples of values for several fields.
-    ``name`` is that of the reducer.
+    ``name`` is that of the reducer, which raises TypeRuleError E217 for anything but axes.
 
     >>> argmax = comm_reducer(lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
     ...                       lambda t0, t1: (te.const(-1, t0), te.min_value(t1)))
@@ -103,6 +103,7 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
     reducer.__name__ = reducer.__qualname__ = name
     reducer.__doc__ = (
         f"Return the {name} of ``expr`` over ``axis``, of the elements for which the condition ``where`` holds."
+        " Raises TypeRuleError E217."
     )
     return reducer
 

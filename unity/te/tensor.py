@@ -236,7 +236,8 @@ def compute(
 ) -> Tensor | tuple[Tensor, ...]:
     """Tensor of ``shape`` whose element at given indices is ``fcompute(*indices)``; a tuple of values gives a tuple of tensors.
 
-    ``name`` names the block of the tensor program, ``attrs`` and ``tag`` are its annotations.
+    ``name`` names the block of the tensor program, ``attrs`` and ``tag`` are its annotations. Raises TypeRuleError E217 for a
+    function of another number of indices, or that gives anything but scalars or one reduction.
 
     >>> C = compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     """

@@ -89,7 +89,7 @@ def orders(topi: Functions) -> dict[str, Callable[..., Any]]:
     def argsort(
         data: te.Tensor, valid_count: None = None, axis: int = -1, is_ascend: bool = True, dtype: str = "float32"
     ) -> Any:
-        """Places of the elements in order along an axis."""
+        """Places of the elements in order along an axis. Raises TypeRuleError E217."""
         if valid_count is not None:
             raise TypeRuleError("E217", "argsort sorts whole rows: valid_count must be None")
         return _as(topi["argsort"](data, axis, not is_ascend, "int64"), dtype)
@@ -134,7 +134,7 @@ def orders(topi: Functions) -> dict[str, Callable[..., Any]]:
         return topi["one_hot"](indices, _cast(on_value, dtype), _cast(off_value, dtype), depth, axis)
 
     def take(a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "fast") -> Any:
-        """Elements at places along an axis, or of the flattened tensor."""
+        """Elements at places along an axis, or of the flattened tensor. Raises TypeRuleError E217."""
         if batch_dims != 0:
             raise TypeRuleError("E217", "take has no batch axes here", help="use topi.gather_nd with batch_dims")
         return topi["take"](a, indices, axis, mode)

@@ -253,7 +253,7 @@ class VirtualMachine:
         return call if result is None or not DataType(result).is_narrow else of_bits(call, result)
 
     def invoke_closure(self, closure: Closure, *args: Any) -> Any:
-        """Call a closure that the program returned."""
+        """Call a closure that the program returned. Raises VMError E636."""
         if not callable(closure):
             raise VMError("E636", f"a {type(closure).__name__} is not a closure")
         return to_value(closure(*args))
@@ -271,14 +271,14 @@ class VirtualMachine:
         self._inputs[name] = ([value(a) for a in args], {key: value(a) for key, a in named.items()})
 
     def invoke_stateful(self, name: str) -> None:
-        """Call a function with the arguments kept by ``set_input``."""
+        """Call a function with the arguments kept by ``set_input``. Raises VMError E637 where there are none."""
         if name not in self._inputs:
             raise VMError("E637", f"no input is set for {name!r}", help=f'call vm.set_input("{name}", ...) first')
         args, named = self._inputs[name]
         self._outputs[name] = self[name](*args, **named)
 
     def get_outputs(self, name: str) -> Any:
-        """Return the result of the last ``invoke_stateful(name)``."""
+        """Return the result of the last ``invoke_stateful(name)``. Raises VMError E637 where there is none."""
         if name not in self._outputs:
             raise VMError("E637", f"{name!r} has no outputs yet", help=f'call vm.invoke_stateful("{name}") first')
         return self._outputs[name]
@@ -342,7 +342,7 @@ class VirtualMachine:
     def profile(self, name: str, *args: Any, runs: int = 10) -> Profile:
         """Profile ``name`` on these arguments: a table of kernels (print it), a timeline and a roofline.
 
-        The function runs ``runs`` times in the bytecode interpreter; results are dropped. Raises what a call raises.
+        The function runs ``runs`` times in the bytecode interpreter. Raises VMError E631, and what a call raises.
         """
         program = self.executable.program
         if name not in program.functions or not program.functions[name].exported:

@@ -50,7 +50,7 @@ _ELEMENTS = {"int64": "int32", "float64": "float32"}
 
 def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
     """Return ``value`` as a constant: Python numbers and lists become tensors of int32, float32 or bool unless ``dtype`` is given,
-    arrays keep their dtype. Raises TypeRuleError E211 for an integer outside int32.
+    arrays keep their dtype. Raises TypeRuleError E201 for a value that the dtype does not have, E211 for an integer outside int32.
     """
     if isinstance(value, Tensor):
         data = value
@@ -82,7 +82,8 @@ def number_array(value: Any) -> np.ndarray:
 
 
 def to_expr(value: Any) -> Expr:
-    """Expression of a Python value: numbers are scalars, tuples of scalars shapes, tuples of others tuples, arrays constants."""
+    """Expression of a Python value: numbers are scalars, tuples of scalars shapes, tuples of others tuples, arrays constants.
+    Raises TypeRuleError E210, E211."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, (Tensor, np.ndarray, np.generic)):  # numpy's float64 is a float

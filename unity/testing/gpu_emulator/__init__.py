@@ -77,7 +77,7 @@ def emulated_gpu(
     allows: a device is nearer. With ``late`` work is done when somebody waits for it, and memory waits for its next use as on a
     device: results are wrong where a program does not wait for what it needs, or changes what is still to be read.
 
-    Raises OptionError E393 for an architecture that is not modelled.
+    Raises OptionError E393 for an architecture that is not modelled, InternalError E907 where the emulation fails.
     """
     if arch not in LIMITS:
         raise OptionError("E393", f"no emulated device of {arch!r}", help=f"there are {', '.join(LIMITS)}")

@@ -29,7 +29,8 @@ Matches = dict[DFPattern, Expr]
 
 
 def rewrite_call(pattern: DFPattern, rewriter: Callable[[Expr, Matches], Expr], func: Function) -> Function:
-    """Replace each bound value that matches by ``rewriter(value, matches)``; the value itself means no change.
+    """Replace each bound value that matches by ``rewriter(value, matches)``; the value itself means no change. Raises
+    PassError E553 for what is not an expression.
 
     >>> x = wildcard()
     >>> rewrite_call(is_op("R.add")(x, x), lambda expr, found: R.multiply(found[x], R.const(2.0)), mod["main"])

@@ -184,7 +184,7 @@ class Schedule(Primitives):
     # ---- running primitives
 
     def run(self, row: Row, args: dict[str, Any], decision: Any = None) -> Any:
-        """Run a primitive on arguments by name: the one entry of methods and replay."""
+        """Run a primitive on arguments by name: the one entry of methods and replay. Raises ScheduleError."""
         positional, named = [], {}
         for key, parameter in row.signature.parameters.items():
             if key not in args:

@@ -163,7 +163,7 @@ class Trace:
     # ---- text
 
     def namer(self) -> Namer:
-        """Names of the random variables: b0, l1, v2 in order."""
+        """Names of the random variables: b0, l1, v2 in order. The function raises ScheduleError E405 for others."""
         names: dict[Any, str] = {}
         for inst in self.insts:
             for rv in inst.outputs:
