@@ -172,7 +172,7 @@ def relax_rows() -> list[str]:
         rows[group] = [f"class {group}:", f'    """Operators ``R.{group}.*``."""', *lines]
     for old, new in CANONICAL.items():
         if old.startswith("R."):
-            rows.setdefault(old[2:], [old[2:] + (f" = {new[2:]}" if new[0] == "R" and old != "R.Any" else ": Any = ...")])
+            rows.setdefault(old[2:], [old[2:] + (": Any = ..." if old == "R.Any" else f" = {new[2:]}")])
     rows.pop("Any", None)
     return flat(rows, (PARTS / "relax.pyi").read_text(encoding="utf-8"))
 

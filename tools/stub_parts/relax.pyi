@@ -151,3 +151,9 @@ def invoke_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
 
 def invoke_pure_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
     """Call of a closure without effects."""
+
+def vdevice(target: Any = "llvm", id: builtins.int = 0, scope: builtins.str = "global") -> Any:
+    """``I.vdevice``: a virtual device."""
+
+def dummy_global_info() -> Any:
+    """``I.dummy_global_info``: an entry without meaning."""

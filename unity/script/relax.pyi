@@ -153,6 +153,12 @@ def invoke_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
 def invoke_pure_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
     """Call of a closure without effects."""
 
+def vdevice(target: Any = "llvm", id: builtins.int = 0, scope: builtins.str = "global") -> Any:
+    """``I.vdevice``: a virtual device."""
+
+def dummy_global_info() -> Any:
+    """``I.dummy_global_info``: an entry without meaning."""
+
 def abs(x: Any) -> Any:
     """Returns the absolute value of each element."""
 
@@ -1299,7 +1305,3 @@ PrimValue = prim_value
 StringImm = str
 
 DataTypeImm = dtype
-
-vdevice: Any = ...
-
-dummy_global_info: Any = ...
