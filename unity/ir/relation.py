@@ -111,6 +111,11 @@ def dims(ty: Type) -> tuple[Expr, ...] | None:
     return ty.values if isinstance(ty, ShapeType) else None
 
 
+def tensor_dtype(ty: Type) -> str:
+    """Name of the data type of a tensor type, "" where it is not known, and of other types."""
+    return ty.dtype.name if isinstance(ty, TensorType) and ty.dtype is not None else ""
+
+
 def _dimensions(values: Iterable[Expr | int]) -> tuple[Expr, ...]:
     return tuple([value if isinstance(value, Expr) else size(value) for value in values])
 

@@ -16,7 +16,7 @@ from ..ffi.dtype import DataType
 from ..ir.build import const
 from ..ir.expr import IntImm, ShapeExpr, Tuple
 from ..ir.op import OPS
-from ..ir.relation import dims, indivisible, unequal_shapes
+from ..ir.relation import dims, indivisible, tensor_dtype, unequal_shapes
 from ..ir.types import Expr, TensorType
 from ..support.errors import TypeRuleError
 from .common.table import R, constant
@@ -219,7 +219,7 @@ def affine_grid(data: Expr, size: Any, align_corners: bool = True) -> Expr:
     wanted = (const(count, "int64"), const(count + 1, "int64"))
     if not isinstance(data.ty, TensorType) or known is None or len(known) != 3 or unequal_shapes(known[1:], wanted):
         raise TypeRuleError("E213", f"data must be (batch, {count}, {count + 1}) for {count} sizes, got {data.ty}")
-    kind = "float64" if data.ty.dtype is not None and data.ty.dtype.name == "float64" else "float32"
+    kind = "float64" if tensor_dtype(data.ty) == "float64" else "float32"
     lines = []
     for axis, extent in enumerate(extents):
         index = _wide(R.arange(extent, dtype="int64"))

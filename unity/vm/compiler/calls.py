@@ -25,7 +25,7 @@ from ...ir.expr import (
     Var,
 )
 from ...ir.function import Function
-from ...ir.relation import dims
+from ...ir.relation import dims, tensor_dtype
 from ...ir.types import Expr, PrimType, TensorType, TupleType, Type, prim_type
 from ...op.common.table import R
 from ...support.errors import VMError
@@ -243,7 +243,7 @@ def _new_tensor(
     fc: FunctionCompiler, ty: Type, shape: Expr | None, dtype: object, builtin: str, *first: bc.Arg
 ) -> bc.Arg:
     """A tensor from the allocator: typed where all dimensions are formulas."""
-    name = _dtype_name(dtype) or (ty.dtype.name if isinstance(ty, TensorType) and ty.dtype is not None else "float32")
+    name = _dtype_name(dtype) or tensor_dtype(ty) or "float32"
     values = shape.values if isinstance(shape, ShapeExpr) else dims(ty)
     if values is None or not fc.known(values):
         assert shape is not None

@@ -17,6 +17,7 @@ from typing import Any
 from ....ffi.registry import get_global_func, register_func
 from ....ir.builder import make_call
 from ....ir.expr import Call, ExternFunc, StringImm, op
+from ....ir.relation import tensor_dtype
 from ....ir.types import Expr, TensorType, TupleType, Type
 from ....op.common.table import R
 from ....support.optional import require
@@ -98,7 +99,7 @@ def _dtypes(ty: Type) -> Any:
     """dtypes of the tensors of a result type, nested as these are."""
     if isinstance(ty, TupleType):
         return [_dtypes(field) for field in ty.fields]
-    return ty.dtype.name if isinstance(ty, TensorType) and ty.dtype is not None else None
+    return tensor_dtype(ty) or None
 
 
 def _encode(value: Any, operands: list[Expr], numbers: Set[Expr]) -> Any:

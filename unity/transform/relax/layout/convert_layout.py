@@ -23,7 +23,7 @@ from ....ir.builder import make_call
 from ....ir.expr import BindingBlock, Call, IntImm, Op, Tuple, TupleGetItem, Var, op
 from ....ir.function import Function
 from ....ir.module import IRModule
-from ....ir.relation import dims
+from ....ir.relation import dims, tensor_dtype
 from ....ir.types import Expr, TensorType, TupleType
 from ....ir.walk import collect
 from ....op.common.channels_last import Unconverted, channels_first_layout, channels_last_layout, rank_of, rule_of
@@ -78,7 +78,7 @@ def _extent(value: Expr, axis: int) -> int:
 
 def _grouped(data: Expr, result: str) -> int:
     """The factor of a convolution by whose type instructions take neighbouring channels; 0 where none does."""
-    name = data.ty.dtype.name if isinstance(data.ty, TensorType) and data.ty.dtype is not None else ""
+    name = tensor_dtype(data.ty)
     if result == "int32":
         return GROUPED[name] if name.endswith("int8") else 0
     paired = name == "bfloat16" and result == "float32" and _extent(data, 1) % 2 == 0
@@ -90,11 +90,9 @@ def _grouped(data: Expr, result: str) -> int:
 def call_text(call: Call) -> str:
     """A convolution by operator, shapes and attributes: ``nn.conv2d [1,3,9,9] x [8,3,3,3] float32 strides=(2, 2)``."""
     shapes = [",".join([str(n.value if type(n) is IntImm else n) for n in dims(a.ty) or ()]) for a in call.args]
-    dtype = call.ty.dtype.name if isinstance(call.ty, TensorType) and call.ty.dtype is not None else ""
     attrs = [f"{key}={call.attrs[key]}" for key in ("strides", "padding", "dilation", "groups") if key in call.attrs]
-    return (
-        f"{call.op_name.removeprefix('R.')} {' x '.join([f'[{shape}]' for shape in shapes])} {dtype} {' '.join(attrs)}"
-    )
+    operands = " x ".join([f"[{shape}]" for shape in shapes])
+    return f"{call.op_name.removeprefix('R.')} {operands} {tensor_dtype(call.ty)} {' '.join(attrs)}"
 
 
 def convolution_texts(mod: IRModule) -> list[str]:

@@ -21,7 +21,7 @@ from ....ir.build import const
 from ....ir.expr import Call, Constant, IntImm, Var
 from ....ir.module import IRModule
 from ....ir.node import replace
-from ....ir.relation import dims, tensor_type
+from ....ir.relation import dims, tensor_dtype, tensor_type
 from ....ir.types import Expr
 from ....op.building.call_inputs import kernel_call
 from ....op.common.table import R, constant
@@ -33,7 +33,6 @@ from ...default_schedule.gpu.common.stages import distribute_loop
 from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
 from ..fusion.op_pattern import OpPatternKind
-from ..precision.integer_sums import dtype_of_tensor
 from ..precision.quantize_weights import constants_of
 from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
@@ -49,7 +48,7 @@ THREADS = 256
 def _line(call: Call) -> int:
     """Places of a line for each channel; 0 for a convolution that stays as it is."""
     weight, shape, out = call.args[1], dims(call.args[0].ty), dims(call.ty)
-    if type(weight) is not Constant or {dtype_of_tensor(v) for v in (*call.args, call)} not in (
+    if type(weight) is not Constant or {tensor_dtype(v.ty) for v in (*call.args, call)} not in (
         {"float16"},
         {"bfloat16"},
     ):
@@ -124,7 +123,7 @@ def image_lines(mod: IRModule) -> IRModule:
             return None
         weight, shape, out = call.args[1], dims(data.ty), dims(call.ty)
         assert type(weight) is Constant and shape is not None and out is not None and type(out[2]) is IntImm
-        dtype, last = dtype_of_tensor(data), call.attrs.get("data_layout") == "NHWC"
+        dtype, last = tensor_dtype(data.ty), call.attrs.get("data_layout") == "NHWC"
         (top, left), (bottom, _) = pads(call, 2)
         high, stride = spatial(call, "strides", 2)
         channels, wide = weight.data.shape[2], weight.data.shape[1]

@@ -21,7 +21,7 @@ from ....ir.build import const, mul
 from ....ir.expr import Call, Constant, IntImm, ShapeExpr, Var
 from ....ir.module import IRModule
 from ....ir.node import replace
-from ....ir.relation import dims, tensor_type
+from ....ir.relation import dims, tensor_dtype, tensor_type
 from ....ir.types import Expr
 from ....op.building.call_inputs import kernel_call
 from ....op.common.table import R, constant
@@ -35,7 +35,6 @@ from ....te.kernel_table import KernelTable
 from ...default_schedule.winograd import MATRICES, result_of_tiles, tiles_of_image
 from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
-from ..precision.integer_sums import dtype_of_tensor
 from ..precision.quantize_weights import constants_of
 from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
@@ -47,7 +46,7 @@ def refused(call: Call) -> str:
     if call.op_name != CONVOLUTION:
         return "it is not a convolution of images"
     weight, shape, out = call.args[1], dims(call.args[0].ty), dims(call.ty)
-    if {dtype_of_tensor(v) for v in (*call.args, call)} != {"float32"}:
+    if {tensor_dtype(v.ty) for v in (*call.args, call)} != {"float32"}:
         return "it is not float32"
     if type(weight) is not Constant:
         return "its weight is not a constant"

@@ -16,7 +16,7 @@ from ....ffi.tensor import Tensor
 from ....ir.builder import make_call
 from ....ir.expr import Call, Constant, IntImm, Op
 from ....ir.relation import dims
-from ....ir.types import Expr, TensorType
+from ....ir.types import Expr
 from ....op.common.channels_last import rank_of
 from ....op.common.table import R, constant
 from ....op.common.type_rules import attr, int_attr, ints_attr
@@ -71,11 +71,6 @@ def site_of(value: Expr) -> Site | None:
         return None
     out = attr(value, "out_layout") or layout
     return Site(value, sizes, kernel.index("O"), kernel.index("I"), layout.index("C"), out.index("C"))
-
-
-def dtype_of_tensor(value: Expr) -> str:
-    """Element type of a tensor, "" where it is not known."""
-    return value.ty.dtype.name if isinstance(value.ty, TensorType) and value.ty.dtype is not None else ""
 
 
 def number(value: float, dtype: str = "float32") -> Expr:

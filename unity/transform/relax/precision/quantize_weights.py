@@ -22,8 +22,8 @@ from ....ir.build import const
 from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Var, VarBinding
 from ....ir.function import SCHEDULED
 from ....ir.module import IRModule
-from ....ir.relation import dims, tensor_type
-from ....ir.types import Expr, TensorType
+from ....ir.relation import dims, tensor_dtype, tensor_type
+from ....ir.types import Expr
 from ....op.building.call_inputs import kernel_call
 from ....op.common.table import R, constant
 from ....op.manipulate.manipulate import reshape
@@ -64,7 +64,7 @@ def finite_weights(value: Call, known: dict[Var, Constant]) -> np.ndarray | None
     array = weights.data.numpy()
     if array.dtype != np.float32 or 0 in array.shape or not np.isfinite(array).all():
         return None
-    return array if _float32(data) and _float32(value) else None
+    return array if tensor_dtype(data.ty) == "float32" and tensor_dtype(value.ty) == "float32" else None
 
 
 def product_of(value: Expr, known: dict[Var, Constant]) -> Product | None:
@@ -75,10 +75,6 @@ def product_of(value: Expr, known: dict[Var, Constant]) -> Product | None:
     if weights is None or weights.ndim != 2 or not extents:
         return None
     return Product(value.args[0], tuple(extents[:-1]), weights)
-
-
-def _float32(value: Expr) -> bool:
-    return isinstance(value.ty, TensorType) and value.ty.dtype is not None and value.ty.dtype.name == "float32"
 
 
 def rounded(weights: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:

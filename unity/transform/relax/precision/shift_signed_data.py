@@ -13,7 +13,7 @@ from typing import Any
 from ....ir.build import int_value
 from ....ir.expr import Call, Constant, Var
 from ....ir.function import Function
-from ....ir.relation import dims
+from ....ir.relation import dims, tensor_dtype
 from ....ir.types import Expr
 from ....op.elementwise.binary import bitwise_xor
 from ....op.manipulate.create import astype
@@ -21,7 +21,7 @@ from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
 from ..analysis.use_def import Definitions
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
-from .integer_sums import FEATURES, Site, dtype_of_tensor, number, site_of, summed
+from .integer_sums import FEATURES, Site, number, site_of, summed
 
 UNSIGNED, SIGNED = "dot_16x4_vnni_local", "amx_s8s8s32"
 """Tensor intrinsics of unsigned by signed bytes, and of signed ones."""
@@ -37,9 +37,9 @@ def _rows(site: Site) -> int:
 
 def _signed(value: Expr) -> Site | None:
     """A product or convolution of signed bytes with int32 sums."""
-    if type(value) is not Call or dtype_of_tensor(value) != "int32":
+    if type(value) is not Call or tensor_dtype(value.ty) != "int32":
         return None
-    if [dtype_of_tensor(a) for a in value.args] != ["int8", "int8"]:
+    if [tensor_dtype(a.ty) for a in value.args] != ["int8", "int8"]:
         return None
     return site_of(value)
 

@@ -25,6 +25,7 @@ from ....ir.expr import Call, Constant, SeqExpr, Tuple, Var, VarBinding
 from ....ir.function import Function
 from ....ir.node import replace
 from ....ir.op import row_of
+from ....ir.relation import tensor_dtype
 from ....ir.types import Expr, TensorType
 from ....op.common.table import constant
 from ....op.manipulate.create import astype
@@ -38,8 +39,7 @@ _SMALL = ("float16", "bfloat16")
 
 
 def _is_wide(value: Expr) -> bool:
-    ty = value.ty
-    return isinstance(ty, TensorType) and ty.dtype is not None and ty.dtype.name == "float32"
+    return tensor_dtype(value.ty) == "float32"
 
 
 class _Narrowing:
