@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,14 @@ for first, module, same in [(use + name, name, same) for name, same in {paths}.i
 def test_paths_of_other_versions_import() -> None:
     """Each path as the first that a process imports, or asks for; no file is read a second time for it."""
     subprocess.run([sys.executable, "-c", EACH_FIRST.format(paths=PATHS)], check=True)
+
+
+def test_editors_know_the_paths_of_other_versions() -> None:
+    """Beside the package stands a stub for each, but for those that lie in a package of ours."""
+    for other, name in PATHS.items():
+        stub = Path(unity.__file__).parent.joinpath(*other.split(".")[1:]).with_suffix(".pyi")
+        assert stub.exists() != other.startswith(("unity.s_tir.", "unity.tirx.")), other
+        assert not stub.exists() or f"{name.split('.')[-1]} import *" in stub.read_text()
 
 
 def test_families_of_operators_import() -> None:

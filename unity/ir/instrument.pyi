@@ -1,0 +1,1 @@
+from ..instrument import *  # noqa: F403

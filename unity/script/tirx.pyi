@@ -1,0 +1,1 @@
+from .tir import *  # noqa: F403
