@@ -145,8 +145,10 @@ def test_places_are_divided_in_32_bits_by_sizes_that_the_launch_shows_above_zero
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("n", "m"), [(5, 7), (1, 1), (40, 1), (1, 40), (0, 3), (3, 0)])
-def test_places_divided_by_sizes(n: int, m: int) -> None:
-    executable = unity.compile(IRModule({"main": parse(TURNED.format(divisor="n"))}, {}, {}), target="cuda")
+@pytest.mark.parametrize("size", ["int32", "int64"])
+def test_places_divided_by_sizes(n: int, m: int, size: str) -> None:
+    text = TURNED.format(divisor="n").replace("int64()", f"{size}()")
+    executable = unity.compile(IRModule({"main": parse(text)}, {}, {}), target="cuda")
     with device_or_emulated(launched=n * m > 0):
         a = np.arange(n * m, dtype="float32").reshape(n, m)
         b = unity.tensor(np.zeros((m, n), "float32"), device=unity.cuda(0))

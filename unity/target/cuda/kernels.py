@@ -24,7 +24,7 @@ from ...ir.walk import collect, substitute, used_vars
 from ...support.errors import CodegenError
 from ..kernel_groups import special_nodes
 from ..llvm.casts import scalar_parameter
-from ..llvm.small_indices import size_word
+from ..llvm.small_indices import INDEX, size_word
 from ..llvm.writer import Emitters, FunctionWriter, Kernel, ModuleWriter
 from ..signature import written_pointers
 from .arch import Arch
@@ -99,7 +99,7 @@ def _positive_sizes(func: PrimFunc, sizes: Container[Var]) -> list[Var]:
     """The sizes that are not zero in a kernel that runs: with a zero for one of them an extent of the launch is zero."""
     found: dict[Var, None] = {}
     for extent in thread_extents(func).values():
-        used = [var for var in used_vars(extent) if var in sizes]
+        used = [var for var in used_vars(extent) if var in sizes and var.ty is INDEX]
         for var in used:
             if is_int(Analyzer(used).simplify(substitute(extent, {var: const(0, dtype_of(var))})), 0):
                 found[var] = None
