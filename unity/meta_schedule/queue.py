@@ -158,7 +158,7 @@ def check_device(context: TuneContext) -> None:
     kind = backend_of(context.target).runtime.device.name
     if not device(kind).exist:
         raise ScheduleError("E463", f"there is no {kind} device here to measure on",
-                            help='write candidates for a machine that has one: queue="queue.db"')  # fmt: skip
+                            help='write candidates for a machine that has one: queue="queue.db", --queue queue.db')  # fmt: skip
 
 
 __all__ = ["FixedCandidates", "MeasureQueue", "Queued", "check_device", "queued"]

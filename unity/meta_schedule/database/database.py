@@ -8,7 +8,6 @@ and only where it was faster than the default.
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Collection
@@ -188,12 +187,4 @@ def _described(record: TuningRecord) -> str:
     return f"record {record.workload.shash[:12]} ({record.verdict}, {record.seconds * 1e6:.1f} us{reason})"
 
 
-def as_record_data(line: str) -> Any:
-    """The data of one line of JSON. Raises ScheduleError E461."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ScheduleError("E461", f"a record is not JSON: {error}") from None
-
-
-__all__ = ["Database", "as_record_data"]
+__all__ = ["Database"]

@@ -12,11 +12,11 @@ import json
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...support.errors import ScheduleError, using
-from .database import as_record_data
 from .memory import MemoryDatabase
 from .record import TuningRecord
 from .workload import Workload, check_equality
@@ -58,7 +58,7 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
                 path.touch()
         known: list[Workload] = []
         for number, line in enumerate(_lines(self.path_workload)):
-            data = as_record_data(line)
+            data = _data(line)
             if number < len(modules):
                 found = super().commit_workload(modules[number])
             elif isinstance(data, list) and len(data) == 2:
@@ -72,7 +72,7 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
             self._places.setdefault(found.shash, number)
             known.append(found)
         for line in _lines(self.path_tuning_record):
-            match as_record_data(line):
+            match _data(line):
                 case [int(number), data] if 0 <= number < len(known):
                     super().commit_tuning_record(TuningRecord.from_json(data, known[number]))
                 case _:
@@ -99,6 +99,13 @@ def _lines(path: Path) -> list[str]:
         if len(whole) < len(data):
             os.truncate(path, len(whole))
         return whole.decode().splitlines()
+
+
+def _data(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ScheduleError("E461", f"a record is not JSON: {error}") from None
 
 
 def _append(path: Path, data: object) -> None:

@@ -17,9 +17,9 @@ from ...ir.module import IRModule
 from ...support.arguments import guarded_class
 from ...support.errors import UnityError
 from ..core.tune_context import one_program
-from .database import Database, as_record_data
+from .database import Database
 from .record import TuningRecord, record_text
-from .sqlite_file import SQLiteFile, packed, unpacked
+from .sqlite_file import SQLiteFile, as_json, packed
 from .workload import Workload
 
 SPARE = 8
@@ -94,7 +94,7 @@ class SQLiteDatabase(SQLiteFile, Database, names=("sqlite",)):
                 workload = workloads[shash]
                 if workload is not None:
                     with contextlib.suppress(UnityError):
-                        found.append(TuningRecord.from_json(as_record_data(unpacked(data)), workload))
+                        found.append(TuningRecord.from_json(as_json(data), workload))
         return found
 
     def has_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> bool:
@@ -117,7 +117,7 @@ class SQLiteDatabase(SQLiteFile, Database, names=("sqlite",)):
 def _workload(data: object, shash: str) -> Workload | None:
     """The workload of a row; None where it is damaged or another one."""
     try:
-        workload = Workload.from_json(as_record_data(unpacked(data)))
+        workload = Workload.from_json(as_json(data))
     except UnityError:
         return None
     return workload if workload.shash == shash else None

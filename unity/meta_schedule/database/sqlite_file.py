@@ -91,8 +91,8 @@ def packed(text: str) -> bytes:
     return zlib.compress(text.encode(), 6)
 
 
-def unpacked(data: object) -> str:
-    """The text of a row. Raises ScheduleError E461 for a row that holds none."""
+def as_json(data: object) -> Any:
+    """The data of a row. Raises ScheduleError E461 for a row that holds none."""
     try:
         if not isinstance(data, bytes):
             raise ValueError("it is not text")
@@ -100,17 +100,9 @@ def unpacked(data: object) -> str:
         text = reader.decompress(data, MOST_BYTES)
         if reader.unconsumed_tail:
             raise ValueError("it is too long")
-        return text.decode()
-    except (ValueError, zlib.error) as error:
+        return json.loads(text.decode())
+    except (ValueError, RecursionError, zlib.error) as error:
         raise ScheduleError("E461", f"a row of the database cannot be read: {error}") from error
 
 
-def as_json(data: object) -> Any:
-    """The data of a row. Raises ScheduleError E461."""
-    try:
-        return json.loads(unpacked(data))
-    except (ValueError, RecursionError) as error:
-        raise ScheduleError("E461", f"a row is not JSON: {error}") from None
-
-
-__all__ = ["SQLiteFile", "as_json", "packed", "unpacked"]
+__all__ = ["SQLiteFile", "as_json", "packed"]
