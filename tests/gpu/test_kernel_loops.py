@@ -50,6 +50,7 @@ def main(A: T.Buffer((4,), "float32")):
 
     assert '"unroll": 4' in loops("A[i] + T.float32(1)")
     assert '"unroll": 4' in loops('T.ptx_cp_async(A.data, i, A.data, i + 1, 4, i < 3, dtype="float32")')
+    assert '"unroll": 4' in loops("T.ptx_ex2(A[i])")
     assert '"unroll"' not in loops("T.tvm_warp_shuffle(T.uint32(255), A[i], i, 32, 32)")
 
 

@@ -28,8 +28,8 @@ EXPLICIT = "pragma_unroll_explicit"
 
 _INSTRUCTIONS = ("T.ptx_", "T.tvm_")
 """Beginnings of the names of instructions of a device."""
-_COMPUTED = {"T.ptx_mma": (7, 9, 11), "T.ptx_ldmatrix": (4, 6), "T.ptx_cp_async": (1, 3, 5)}
-"""Arguments of instructions that are registers, addresses or conditions: they may be computed."""
+_COMPUTED = {"T.ptx_mma": (7, 9, 11), "T.ptx_ldmatrix": (4, 5, 6), "T.ptx_cp_async": (1, 3, 5), "T.ptx_ex2": (0,)}
+"""Arguments of instructions that are registers, addresses, conditions or values: they may be computed."""
 _FOLD: dict[type, Visit] = {
     Add: lambda e: e if type(e.a) is not IntImm and type(e.b) is not IntImm else add(e.a, e.b),
     Sub: lambda e: e if type(e.b) is not IntImm else sub(e.a, e.b),
