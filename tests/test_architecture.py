@@ -12,6 +12,7 @@ from inspect import ismodule
 from pathlib import Path
 
 import pytest
+from metrics import longest_chain
 
 import unity
 from unity.support.gc_pause import young_collection
@@ -526,6 +527,12 @@ def test_skipped_formatting_is_of_rows() -> None:
         alone = [n for n in nodes(path) if isinstance(n, ast.stmt) and n.lineno == n.end_lineno]
         found += [f"{name(path)}:{n.lineno}" for n in alone if n.lineno in skipped]
     assert found == []
+
+
+def test_no_class_is_far_from_its_base() -> None:
+    """Three classes of the package in a line of inheritance, a node's kind among them; more are taken apart."""
+    trees = {path: nodes(path)[0] for path in FILES}
+    assert longest_chain(trees)[0] <= 3, longest_chain(trees)
 
 
 def test_the_quick_tests_exist() -> None:

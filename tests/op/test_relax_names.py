@@ -209,3 +209,19 @@ def test_functions_of_te(name: str, dtype: str, meaning: Any) -> None:
     y = np.zeros(4, dtype)
     interpret.run(unity.IRModule({"f": te.create_prim_func([*inputs, result])}), "f", x, *seconds, y)
     np.testing.assert_allclose(y, meaning(x, *seconds), rtol=1e-6)
+
+
+def test_rare_names_of_tvm() -> None:
+    program = te.create_prim_func([a := te.placeholder((4,), name="A"), te.compute((4,), lambda i: a[i] * 2, name="B")])
+    mod = unity.IRModule({"double": program})
+    assert [var.name_hint for var in mod.get_global_vars()] == ["double"]
+    (kind, shape) = {
+        (info.dtype, info.shape) for info in unity.meta_schedule.arg_info.ArgInfo.from_entry_func(mod)
+    }.pop()
+    assert (kind, tuple(shape)) == ("float32", (4,))
+    sch = Schedule(program)
+    (loop,) = sch.get_loops(sch.get_block("B"))
+    sch.remove_rv(loop)
+    with pytest.raises(unity.UnityError, match="E402"):
+        sch.get(loop)
+    assert te.max_value("int8").expr.value == tir.max_value("int8").value == 127
