@@ -98,6 +98,16 @@ def test_conditions_alike_for_all_threads_may_hold_barriers() -> None:
         no_race(made, n)
 
 
+@pytest.mark.parametrize("condition", ["{}", "{} and n > 0", "not {}"])
+def test_conditions_said_to_be_alike_may_hold_barriers(condition: str) -> None:
+    body = "c = X[0] > 3\nif {}:\n    S[tx] = X[tx]\n    Y[tx] = S[63 - tx]"
+    with pytest.raises(PassError, match=r"(?s)E371.*tvm_thread_invariant"):
+        thread_sync.on(kernel(body.format(condition.format("c"))))
+    made = thread_sync.on(kernel(body.format(condition.format("T.tvm_thread_invariant(c)"))))
+    assert barriers(made) == 1
+    no_race(made, 1)
+
+
 def test_a_loop_that_may_not_run_orders_nothing() -> None:
     func = kernel(
         "S[tx] = X[tx]\nfor k in range(n):\n    S[(tx + k) % 64] = k\n    Y[tx] = S[63 - tx]\nY[tx] = Y[tx] + S[(tx + 7) % 64]"

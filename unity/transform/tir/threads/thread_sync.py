@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....ir.analysis.threads import is_thread_axis, thread_axes
-from ....ir.build import int_value, intrinsic
+from ....ir.build import const, dtype_of, int_value, intrinsic
 from ....ir.expr import Call, IntImm, Op, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
@@ -35,7 +35,7 @@ from ....ir.stmt import (
     seq,
 )  # fmt: skip
 from ....ir.types import Expr
-from ....ir.walk import Rewriter, collect, free_vars, substitute
+from ....ir.walk import Rewriter, collect, free_vars, rewrite, substitute
 from ....support.errors import Note, PassError
 from ...infra.passes import prim_func_pass
 from .thread_accesses import Access, Accesses, Conflicts, has_barriers, scope_of
@@ -107,7 +107,8 @@ class _Kernel:
                 "E371",
                 f"{a.data.name} needs a barrier between two accesses under a condition that differs between threads",
                 b.span, [Note("the other access", a.span), Note("the condition", getattr(where, "span", None))],
-                help="split the condition so that the accesses stand under separate ones, or make it the same for all threads",
+                help="split the condition so that the accesses stand under separate ones, or make it the same for all threads; "
+                "of one read from memory T.tvm_thread_invariant(condition) says that it is",
             )  # fmt: skip
         scope = "shared" if self.scope != "warp" else "warp"
         return Evaluate(intrinsic("tvm_storage_sync", StringImm(scope if self.scope != "shared.dyn" else self.scope)))
@@ -234,7 +235,8 @@ class _Kernel:
         return replace(stmt, block=replace(block, body=body)), found
 
     def _varies(self, expr: Expr) -> bool:
-        """True if an expression may differ between the threads of a block."""
+        """True if an expression may differ between the threads of a block: parts that the program says do not are left out."""
+        expr = rewrite(expr, {Call: lambda c: const(0, dtype_of(c)) if c.op_name == "T.tvm_thread_invariant" else c})
         if any([v in self.varying for v in free_vars(expr)]):
             return True
         return bool(collect(expr, (BufferLoad, Let))) or any(
