@@ -163,6 +163,14 @@ def test_failures_are_written_down(capsys: Any) -> None:
         tune(product().with_attr("target", "nothing"), 4)
 
 
+@pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf"), "1.0"])
+def test_what_is_no_time_is_a_failure(wrong: Any, capsys: Any) -> None:
+    database = tune(product(), 8, builder=Paper(), runner=Clock(lambda n: wrong if n in (2, 4) else 0.5))
+    records = database.get_all_tuning_records()
+    assert [r.reason for r in records if r.run_secs is None] == [f"the runner gave {wrong!r} as a time"] * 2
+    assert records[-1].verdict == "kept" and "2 failed" in capsys.readouterr().err
+
+
 def broken(*_: Any, **__: Any) -> Any:
     """What all parts below do."""
     raise ZeroDivisionError("mine")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 from ..ffi.native.pool import num_threads, processors
 from ..support.arguments import callers_line, short
@@ -241,7 +241,7 @@ class TaskScheduler(metaclass=Part):
         failed, futures = _tried(self.runner.run, inputs)
         for future in [None] * len(inputs) if failed else _as_many(self.runner, inputs, futures):
             own, result = (failed, None) if future is None else _tried(future.result)
-            yield RunnerResult(None, own) if own else _given(self.runner, result, RunnerResult)
+            yield RunnerResult(None, own) if own else _timed(_given(self.runner, result, RunnerResult))
 
     def _times(
         self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
@@ -318,6 +318,14 @@ def _given(part: Builder | Runner, result: Any, kind: type[_T]) -> _T:
         raise ScheduleError(
             "E463", f"{type(part).__name__} gave {short(result)} for a program", help=f"give a {kind.__name__}"
         )
+    return result
+
+
+def _timed(result: RunnerResult) -> RunnerResult:
+    """The result of a runner; a failure where it has something else than seconds."""
+    for secs in (*(result.run_secs or ()), *(result.reference_secs or ())):
+        if not isinstance(secs, SupportsFloat) or not 0 < float(secs) < math.inf:
+            return RunnerResult(None, f"the runner gave {secs!r} as a time")
     return result
 
 
