@@ -88,19 +88,23 @@ def _bind_parts(fn: PrimFunc, rule: _PartRule, machine: Machine) -> tuple[PrimFu
     refused: set[str] = set()
     fn = _EAGER.on(fn) if rule.find is stages_of else fn
     sch = _schedule(fn)
-    while (part := next((p for p in rule.find(sch) if p.name not in refused), None)) is not None:
+    parts = [*rule.find(sch)]
+    while parts:
+        part = parts.pop(0)
         try:
             bound = rule.bind(sch, part, machine.gpu)
-            if bound is None:
-                refused.add(part.name)
-                sch = _schedule(fn)
-                continue
+        except ScheduleError:
+            bound = None
+        if bound is not None:
             sch, how = bound
             notes.append(how)
             fn = program_of(sch)
-        except ScheduleError:
+        else:
             refused.add(part.name)
+            if program_of(sch) is fn:  # no step was taken
+                continue
             sch = _schedule(fn)
+        parts = [p for p in rule.find(sch) if p.name not in refused]
     return fn, notes
 
 
@@ -158,9 +162,9 @@ def _split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Schedu
 def _few_rows(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """Bind products of few rows. Where their number is not known there are versions for few, beside that of the rules after it."""
     known = _rule(0).apply(fn, constants, machine)
-    conditions = {limit: few_conditions(fn, limit) for limit in LIMITS}
     if isinstance(known, Scheduled):
         return known
+    conditions = few_conditions(fn)
     if not any(conditions.values()):
         return "no product has few rows or columns, and many of the other"
     made = _bind_rest(fn, machine, [], 1)

@@ -109,12 +109,16 @@ def few_products(sch: Schedule, limit: int = 0) -> list[Product]:
     return [product for product in products_of(sch, True) if _few_side(product, limit) is not None]
 
 
-def few_conditions(fn: PrimFunc, limit: int) -> list[Expr]:
-    """The conditions under which products of a program whose rows, or columns, have a number that is not known have few of them."""
-    found = few_products(schedule_of(fn), limit)
-    sides = [(product, _few_side(product, limit)) for product in found]
-    few = [extent_of(p.columns if side.is_swapped else p.rows) for p, side in sides if side is not None]
-    return [le(extent, limit) for extent in few if type(extent) is not IntImm]
+def few_conditions(fn: PrimFunc) -> dict[int, list[Expr]]:
+    """The conditions under which products of a program whose rows, or columns, have a number that is not known have few of them, by
+    limit."""
+    products = products_of(schedule_of(fn), True)
+    found: dict[int, list[Expr]] = {}
+    for limit in LIMITS:
+        sides = [(product, _few_side(product, limit)) for product in products]
+        few = [extent_of(p.columns if side.is_swapped else p.rows) for p, side in sides if side is not None]
+        found[limit] = [le(extent, limit) for extent in few if type(extent) is not IntImm]
+    return found
 
 
 class Few(NamedTuple):

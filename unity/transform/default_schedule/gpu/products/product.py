@@ -29,7 +29,7 @@ from ....schedule.core.tree import ROOT
 from ....tir.analysis.loop_nests import slope
 from ...base import program_of, schedule_of
 from ...nest_building import INT, iterators_of, nest_of, replace_nests
-from ..common.stages import Stage, is_multiple, is_simple, size_of, stages_of, variables
+from ..common.stages import Stage, is_multiple, is_simple, size_of, stage_of, variables
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,12 +96,13 @@ class Tile:
 def products_of(sch: Schedule, single: bool = False) -> list[Product]:
     """The sums of products among the stages that are not bound; with ``single``, also those of one row or one column, which then
     have no iterators."""
-    stages = stages_of(sch)
     root = sch.get_block(ROOT)
+    children = sch.get_child_blocks(root)
+    stages = [stage for stage in [stage_of(sch, rv) for rv in children] if stage is not None]
     found = [product for product in [_product(stage, single) for stage in stages] if product is not None]
     if not found:
         return []
-    blocks = [sch.get(rv) for rv in sch.get_child_blocks(root)]
+    blocks = [sch.get(rv) for rv in children]
     readers = {
         buffer: [b for b in blocks if buffer in [r.buffer for r in b.reads]] for buffer in sch.get(root).alloc_buffers
     }
