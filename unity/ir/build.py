@@ -23,6 +23,7 @@ from .constant import (
     infinity,
     int_imm,
     int_value,
+    int_values,
     is_const,
     is_int,
     join_dtypes,
@@ -67,9 +68,9 @@ from .scalar import (
 from .types import ARITHMETIC, Expr, PrimType, Type, prim_type
 
 __all__ = [
-    "BY_NAME", "OPERATORS", "Operand", "add", "as_bool", "bool_like", "broadcast", "buffer_load", "call_extern", "cast",
-    "ceildiv", "conjuncts", "const", "div", "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "highest", "if_then_else",
-    "index_var", "infinity", "int_imm", "int_value", "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and",
+    "BY_NAME", "OPERATORS", "Operand", "add", "as_bool", "bool_like", "broadcast", "buffer_load", "call_extern", "cast", "ceildiv",
+    "conjuncts", "const", "div", "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "highest", "if_then_else", "index_var",
+    "infinity", "int_imm", "int_value", "int_values", "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and",
     "logical_not", "logical_or", "lowest", "lt", "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number",
     "ramp", "round_float", "scalar_type", "select", "sub", "truncdiv", "truncmod", "unify", "wrap_int",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from typing import Any, TypeVar, overload
 
 import ml_dtypes
@@ -170,6 +171,11 @@ def int_value(expr: Expr, unknown: T) -> int | T: ...
 def int_value(expr: Expr, unknown: Any = None) -> Any:
     """The value of an integer constant, ``unknown`` for another expression."""
     return expr.value if type(expr) is IntImm else unknown
+
+
+def int_values(exprs: Iterable[Expr]) -> list[int]:
+    """Values of the integer constants among some expressions."""
+    return [expr.value for expr in exprs if type(expr) is IntImm]
 
 
 def _kind_rank(dtype: DataType) -> int:

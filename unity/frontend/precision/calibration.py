@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.expr import IntImm, Var
+from ...ir.build import int_values
+from ...ir.expr import Var
 from ...ir.module import IRModule
 from ...ir.relation import dims
 from ...support.errors import PassError
@@ -134,8 +135,7 @@ def _source(site: Site) -> str:
 
 
 def _work(site: Site) -> int:
-    known = [extent.value for extent in dims(site.call.ty) or () if type(extent) is IntImm]
-    return math.prod(known) * site.depth
+    return math.prod(int_values(dims(site.call.ty) or ())) * site.depth
 
 
 def _is_kept(var: Var, site: Site, keep: Sequence[str]) -> bool:

@@ -86,7 +86,7 @@ def _slice_ref(x: np.ndarray, src: np.ndarray, start: int, end: int, step: int =
 
 def _slice_grad(call: Call, g: Expr) -> list[Any]:
     _, source, *bounds = call.args
-    known = [b.value for b in bounds if type(b) is IntImm]
+    known = build.int_values(bounds)
     if len(known) != len(bounds):
         raise fail(call, "E218", "the gradient needs constant bounds")
     start, end, step = [*known, 1][:3]

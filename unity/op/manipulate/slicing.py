@@ -279,7 +279,7 @@ def _bounds(call: Call, extent: Expr, begin: Any, end: Any, step: int) -> tuple[
     """(start, size) of a slice of one axis."""
     if bool_attr(call, "assume_inbound"):
         low, high = [v if isinstance(v, Expr) else build.const(v, "int64") for v in (begin, end)]
-        known = [v.value for v in (low, high, extent) if type(v) is IntImm]
+        known = build.int_values((low, high, extent))
         if len(known) == 3 and not _inside(known[0], known[1], known[2], step):
             message = f"begin {known[0]} and end {known[1]} are not within an axis of size {known[2]}"
             raise fail(call, "E214", message, "leave assume_inbound out")

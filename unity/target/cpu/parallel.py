@@ -18,7 +18,10 @@ from ...transform.tir.vectors.configure_tiles import TILE_REGISTERS
 from ..llvm.casts import convert
 from ..llvm.lltypes import value_type
 from ..llvm.writer import I64, FunctionWriter, LoopScope
-from .tiles import configure_tiles, release_tiles
+
+CONFIG = "unity.tiles"
+_PALETTE, _ROWS, _ROW_BYTES, _TILES = 1, 16, 64, 8
+"""The layout of LDTILECFG. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2."""
 
 
 def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
@@ -128,3 +131,19 @@ def _write_body(
     lines += [f"  %status = call i32 @{symbol}.work({', '.join(arguments)})", "  ret i32 %status"]
     text = "\n".join(lines)
     w.module.bodies.append(f"define internal i32 @{symbol}(ptr %context, i64 %begin, i64 %end) #0 {{\n{text}\n}}")
+
+
+def configure_tiles(w: FunctionWriter) -> None:
+    """Load the configuration of the tile registers of AMX, eight full ones; all tiles are zero after it."""
+    widths = [part for k in range(16) for part in (_ROW_BYTES if k < _TILES else 0, 0)]
+    content = bytes([_PALETTE, *[0] * 15, *widths, *[_ROWS] * _TILES, *[0] * 8])
+    text = "".join([f"\\{byte:02X}" for byte in content])
+    w.module.declare(f"@{CONFIG}", f'@{CONFIG} = private unnamed_addr constant [64 x i8] c"{text}", align 64\n')
+    w.module.declare("@llvm.x86.ldtilecfg", "declare void @llvm.x86.ldtilecfg(ptr)\n")
+    w.do(f"call void @llvm.x86.ldtilecfg(ptr @{CONFIG})")
+
+
+def release_tiles(w: FunctionWriter) -> None:
+    """Release the tiles, so that switching threads does not save them."""
+    w.module.declare("@llvm.x86.tilerelease", "declare void @llvm.x86.tilerelease()\n")
+    w.do("call void @llvm.x86.tilerelease()")

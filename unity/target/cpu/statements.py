@@ -16,8 +16,7 @@ from ..llvm.indices import index
 from ..llvm.lltypes import memory_type
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import STATEMENTS, FunctionWriter, Statements
-from .parallel import mirrored_index, parallel_loop
-from .tiles import configure_tiles, release_tiles
+from .parallel import configure_tiles, mirrored_index, parallel_loop, release_tiles
 
 STACK_LIMIT = 128 * 1024
 """Bytes of stack that the buffers of one kernel may take; the rest goes to the heap."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ffi.dtype import DataType
-from ...ir.build import dtype_of
+from ...ir.build import dtype_of, int_values
 from ...ir.expr import FloatImm, IntImm, StringImm
 from ...ir.scalar import Broadcast, Let, Ramp, Shuffle
 from ...ir.walk import collect
@@ -65,7 +65,7 @@ def _ramp(w: FunctionWriter, expr: Ramp) -> str:
 
 def _shuffle(w: FunctionWriter, expr: Shuffle) -> str:
     parts: list[tuple[str, DataType]] = [(w.unmasked(v), dtype_of(v)) for v in expr.vectors]
-    picks = [position.value for position in expr.indices if type(position) is IntImm]
+    picks = int_values(expr.indices)
     joined = _shuffle_of_two(w, parts, picks) if len(picks) == len(expr.indices) else None
     if joined is not None:
         return joined

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...ffi.dtype import DataType
 from ...ir.analysis.reductions import NUMBERS, REDUCTION, is_cell
 from ...ir.buffer import Buffer
-from ...ir.build import dtype_of
+from ...ir.build import dtype_of, int_values
 from ...ir.expr import Call, IntImm
 from ...ir.scalar import Add, BufferLoad, Cast, Let, Max, Min, Mul, Sub
 from ...ir.stmt import (
@@ -220,7 +220,7 @@ def attribute(w: FunctionWriter, stmt: AttrStmt) -> None:
 
 def constant_count(buffer: Buffer, span: Span | None) -> int | None:
     """Elements of a buffer of constant shape, None for another. Raises CodegenError E525 for negative extents and huge sizes."""
-    extents = [extent.value for extent in buffer.shape if type(extent) is IntImm]
+    extents = int_values(buffer.shape)
     if len(extents) != len(buffer.shape):
         return None
     if any([extent < 0 for extent in extents]):

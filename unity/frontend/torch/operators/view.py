@@ -103,7 +103,7 @@ def _repeat(c: Context, a: Args) -> Expr:
     given = [to_dim(n) for n in (a.repeats if hasattr(a, "repeats") else a.dims)]
     more = len(given) - rank_of(a.self)
     counts, sizes = [to_dim(1)] * -more + given, [to_dim(1)] * more + list(shape_of(a.self))
-    numbers = [n.value for n in counts if type(n) is IntImm]
+    numbers = build.int_values(counts)
     if len(numbers) < len(counts):  # a new axis before each, as long as there are repeats
         return c.reshape(
             c.broadcast(c.reshape(a.self, _interleave([to_dim(1)] * len(sizes), sizes)), _interleave(counts, sizes))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ....ir.build import const, mul
+from ....ir.build import const, int_values, mul
 from ....ir.builder import make_call
 from ....ir.expr import Call, IntImm, op
 from ....ir.relation import dims
@@ -90,8 +90,8 @@ def _interleaved(value: Expr, features: Expr, parts: Sequence[Phases]) -> Expr:
 
 def _cropped(value: Expr, call: Call, parts: Sequence[Phases]) -> Expr:
     """The places that the call keeps."""
-    wanted = [n.value for n in (dims(call.ty) or ())[2:] if type(n) is IntImm]
-    have = [n.value for n in (dims(value.ty) or ())[1:-1] if type(n) is IntImm]
+    wanted = int_values((dims(call.ty) or ())[2:])
+    have = int_values((dims(value.ty) or ())[1:-1])
     begin = [p.offset for p in parts]
     end = [n + first for n, first in zip(wanted, begin)]
     if have == wanted:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ....ffi.tensor import Tensor
-from ....ir.build import const, mul
+from ....ir.build import const, int_values, mul
 from ....ir.expr import Call, Constant, IntImm, ShapeExpr, Var
 from ....ir.module import IRModule
 from ....ir.node import replace
@@ -59,7 +59,7 @@ def refused(call: Call) -> str:
         return "it has groups"
     if shape is None or out is None or not all([type(n) is IntImm for n in (*shape[1:], *out[1:])]):
         return "its sizes are not known"
-    if 0 in [n.value for n in (*shape, *out) if type(n) is IntImm]:
+    if 0 in int_values((*shape, *out)):
         return "it has no elements"
     lanes = machine_in_use().lanes(4)
     return "its channels do not fill vectors" if any([n % lanes for n in weight.data.shape[2:]]) else ""
@@ -79,7 +79,7 @@ def _computed(call: Call, tile: int, kernels: KernelTable) -> Expr:
         data = permute_dims(data, axes=(0, 2, 3, 1))
     shape, out = dims(data.ty), dims(call.ty)
     assert shape is not None and out is not None and type(weight) is Constant
-    sizes = [n.value for n in out[1:] if type(n) is IntImm]
+    sizes = int_values(out[1:])
     tiles, side, lanes = [-(-n // tile) for n in sizes[:2]], tile + 2, machine_in_use().lanes(4)
     high, wide = [const(n, "int64") for n in tiles]
     edge, step = const(side, "int64"), const(tile, "int64")

@@ -18,8 +18,8 @@ import numpy as np
 
 from .... import te
 from ....ffi.tensor import Tensor
-from ....ir.build import const
-from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Var, VarBinding
+from ....ir.build import const, int_values
+from ....ir.expr import Call, Constant, Op, ShapeExpr, Var, VarBinding
 from ....ir.function import SCHEDULED
 from ....ir.module import IRModule
 from ....ir.relation import dims, tensor_dtype, tensor_type
@@ -122,7 +122,7 @@ def _four(weights: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.n
 
 def _few(lead: tuple[Expr, ...]) -> bool:
     """True if there are, or may be, so few rows of data that widening weights for each tile of them costs nothing."""
-    known = [n.value for n in lead if type(n) is IntImm]
+    known = int_values(lead)
     return len(known) < len(lead) or math.prod(known) <= MOST_ROWS
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from ....arith import Analyzer
 from ....arith.evaluate import evaluate
 from ....arith.index_map import IndexMap
-from ....ir.build import const, dtype_of, int_value
-from ....ir.expr import IntImm, Var
+from ....ir.build import const, dtype_of, int_value, int_values
+from ....ir.expr import Var
 from ....ir.function import PrimFunc
 from ....ir.interpret import run
 from ....ir.module import IRModule
@@ -110,7 +110,7 @@ def _relaid_results(
         shape = [Analyzer().simplify(substitute(n, sizes)) for n in after.buffer_map[relaid.param].shape]
         indices = tuple([substitute(e, sizes) for e in relaid.index_map.final_indices])
         cell_positions[index] = IndexMap(relaid.index_map.initial_indices, indices).cell_positions(array.shape)
-        extents = [n.value for n in shape if type(n) is IntImm]
+        extents = int_values(shape)
         given[index] = np.fromfunction(_at(pad), extents, dtype="int64").astype(array.dtype)
         given[index][cell_positions[index]] = array.ravel()
     found = _results(after, name, given)

@@ -13,7 +13,7 @@ from ....ffi.dtype import DataType
 from ....ir.analysis.lanes import independent
 from ....ir.analysis.reductions import is_cell, reduction_operand
 from ....ir.buffer import Buffer
-from ....ir.build import add, const, is_int, maximum, minimum, mul
+from ....ir.build import add, const, int_values, is_int, maximum, minimum, mul
 from ....ir.expr import Call, IntImm, Var
 from ....ir.intrinsic import INTRINSICS
 from ....ir.scalar import Add, BufferLoad, IterVar, Max, Min, Mul, Sub
@@ -195,7 +195,7 @@ def small_stride(access: BufferLoad | BufferStore, var: Var) -> bool:
 
 def linear_step(access: BufferLoad | BufferStore, var: Var) -> int | None:
     """Elements by which an access to a compact buffer of constant shape moves when ``var`` grows by one; None if not known."""
-    shape = [extent.value for extent in access.buffer.shape if type(extent) is IntImm]
+    shape = int_values(access.buffer.shape)
     if access.buffer.strides or len(shape) != len(access.buffer.shape):
         return None if any([var in used_vars(i) for i in access.indices]) else 0
     total, stride = 0, 1

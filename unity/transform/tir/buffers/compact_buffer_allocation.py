@@ -18,8 +18,8 @@ from ....arith.analyzer import Analyzer
 from ....arith.intset import IntSet, union
 from ....ir.analysis.use import size_symbols
 from ....ir.buffer import Buffer, Range
-from ....ir.build import const, dtype_of
-from ....ir.expr import IntImm, Var
+from ....ir.build import const, dtype_of, int_values
+from ....ir.expr import Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, Stmt, seq, statements_of
@@ -132,7 +132,7 @@ class _Compact(StatementRewriter):
 
     def possible_size(self, buffer: Buffer) -> bool:
         """No extent is negative and the constant ones make a possible size: others keep the check of their size."""
-        constants = [extent.value for extent in buffer.shape if type(extent) is IntImm]
+        constants = int_values(buffer.shape)
         return math.prod(constants) < 1 << 40 and all(
             [self.analyzer.can_prove_greater_equal(e, 0) for e in buffer.shape]
         )

@@ -13,8 +13,8 @@ from ....arith.views import elements_of
 from ....ffi.dtype import DataType
 from ....ffi.tensor import Tensor
 from ....ir.buffer import Buffer
-from ....ir.build import add, cast, const, dtype_of, mul, ramp
-from ....ir.expr import Call, IntImm, Var
+from ....ir.build import add, cast, const, dtype_of, int_values, mul, ramp
+from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Cast, FloorDiv, FloorMod, Ramp
@@ -46,7 +46,7 @@ def _is_flat(buffer: Buffer) -> bool:
 
 def _is_short(buffer: Buffer) -> bool:
     """True if offsets of elements fit into 32 bits."""
-    shape, strides = [[n.value for n in part if type(n) is IntImm] for part in (buffer.shape, buffer.strides)]
+    shape, strides = [int_values(part) for part in (buffer.shape, buffer.strides)]
     if len(shape) < len(buffer.shape) or len(strides) < len(buffer.strides):
         return False
     steps = strides or [math.prod(shape[k + 1 :]) for k in range(len(shape))]
@@ -90,7 +90,7 @@ class _Flattener:
 
     def _check_size(self, buffer: Buffer) -> None:
         """The product of constant extents must not wrap. Raises PassError E525."""
-        count = math.prod([e.value for e in buffer.shape if type(e) is IntImm])
+        count = math.prod(int_values(buffer.shape))
         if abs(count) * buffer.dtype.itemsize >= 1 << 47:
             raise PassError("E525", f"buffer {buffer.name} needs {count * buffer.dtype.itemsize} bytes", buffer.span)
 

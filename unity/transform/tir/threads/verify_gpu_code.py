@@ -11,7 +11,7 @@ import math
 from ....ffi.targets.kinds import LLVM
 from ....ffi.targets.target import Target
 from ....ir.analysis.threads import axis_of, is_thread_axis
-from ....ir.build import dtype_of
+from ....ir.build import dtype_of, int_values
 from ....ir.expr import IntImm
 from ....ir.function import PrimFunc
 from ....ir.scalar import BufferLoad
@@ -58,7 +58,7 @@ def _memory(kernel: Stmt, machine: GpuMachine) -> None:
     sizes = {"shared": 0, "shared.dyn": 0}
     for alloc in collect(kernel, AllocBuffer):
         buffer = alloc.buffer
-        extents = [extent.value for extent in buffer.shape if type(extent) is IntImm]
+        extents = int_values(buffer.shape)
         if buffer.scope not in sizes or len(extents) != len(buffer.shape):
             continue
         sizes[buffer.scope] += math.prod(extents) * buffer.dtype.itemsize
