@@ -12,6 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 from torch_models import same  # noqa: E402
 
+import unity  # noqa: E402
 from unity.frontend import FallbackWarning, unity_backend  # noqa: E402
 from unity.frontend.torch import dynamo  # noqa: E402
 from unity.frontend.torch.dynamo import compile_graph  # noqa: E402
@@ -434,3 +435,16 @@ def test_weights_of_another_class_are_read_as_they_are_at_each_call() -> None:
             codes.neg_()
         model.weight = torch.nn.Parameter(InBytes(codes + 1, scale), requires_grad=False)
         same(run(x), x @ ((codes + 1) * scale).T + model.bias)
+
+
+def test_weights_of_another_class_are_compiled_as_their_parts(tmp_path) -> None:
+    model, x = torch.nn.Linear(8, 4), torch.randn(2, 8)
+    model.weight = torch.nn.Parameter(InBytes(torch.randint(-9, 9, (4, 8), dtype=torch.int8), torch.rand(4, 1)), False)
+    made = unity.compile(model, example_inputs=(x,), strict=True)
+    with torch.no_grad():
+        same(made(x), model(x))
+        made.save(tmp_path / "bytes")
+        same(unity.load_model(tmp_path / "bytes")(x), model(x))
+        model.weight.codes.neg_()
+        with pytest.raises(unity.UnityError, match=r"E660.*weight"):
+            made(x)

@@ -261,7 +261,12 @@ def functional(exported_program: Any) -> Any:
     exported_program = _merge_aliased_inputs(exported_program)
     parts = [m for m in exported_program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
     targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
-    if any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)]):
+    in_parts = torch.utils._python_dispatch.is_traceable_wrapper_subclass  # as weights of torchao in few bits
+    whole = not any(
+        [in_parts(v) for v in (*exported_program.state_dict.values(), *exported_program.constants.values())]
+    )
+    unknown = (torch._ops.HigherOrderOperator, FunctionType)
+    if not whole or any([isinstance(t, unknown) for t in targets if not _on_sizes(t)]):
         exported_program = _decomposed(exported_program)
     if not any([is_mutable(n.target) for n in exported_program.graph.nodes]):
         return exported_program
