@@ -127,6 +127,46 @@ def test_no_barrier_under_a_divergent_condition() -> None:
     no_race(made)
 
 
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("if tx == 0:\n    S[0] = n\n    S[0] = S[0] + 1", 0),
+        (
+            "if tx == 5 and n > 0:\n    S[2] = 1\n    S[3] = 2\n    for k in range(n):\n        S[3] = S[3 - T.min(k, 1)] + k",
+            0,
+        ),
+        ("if tx == 0:\n    S[tx] = n\nif 0 == tx:\n    Y[tx] = S[0]", 0),
+        ("if tx == 0:\n    S[0] = n\nif tx == 1:\n    Y[tx] = S[0]", 1),
+        ("if tx == 0:\n    S[0] = n\n    S[1] = S[0]\nY[tx] = S[1]", 1),
+        (
+            "if tx == 0:\n    S[0] = n\nelse:\n    Y[tx] = tx\nif tx == 63:\n    S[0] = S[0] + 1\nif tx == 63:\n    Y[tx] = S[0]",
+            1,
+        ),
+    ],
+)
+def test_what_one_thread_does_alone_needs_no_barrier(body: str, count: int) -> None:
+    made = thread_sync.on(kernel(body))
+    assert barriers(made) == count
+    no_race(made, 2)
+
+
+def test_one_of_several_axes_is_many_threads() -> None:
+    text = """
+@T.prim_func
+def f(X: T.Buffer((8,), "int32")):
+    for ty in T.thread_binding(8, thread="threadIdx.y"):
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            S = T.alloc_buffer((8,), "int32", scope="shared")
+            if {}:
+                S[ty] = X[ty]
+                X[ty] = S[7 - ty]
+"""
+    with pytest.raises(PassError, match="E371"):
+        thread_sync.on(parse(text.format("tx == 0")))
+    alone = thread_sync.on(parse(text.format("tx == 0 and ty == 3")))
+    assert barriers(alone) == 0
+
+
 def test_warp_memory() -> None:
     body = "W[tx] = X[tx]\nY[tx] = W[T.bitwise_xor(tx, 1)]"
     func = kernel(body, 32, '        W = T.alloc_buffer((32,), "int32", scope="warp")\n')

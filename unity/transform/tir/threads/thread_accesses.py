@@ -15,10 +15,10 @@ import numpy as np
 
 from ....arith.analyzer import Analyzer
 from ....ir.analysis.threads import OWN_BARRIERS
-from ....ir.build import add, is_int, scalar_type, sub
+from ....ir.build import add, conjuncts, is_int, scalar_type, sub
 from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.node import Node
-from ....ir.scalar import Add, BufferLoad, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
+from ....ir.scalar import EQ, Add, BufferLoad, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from ....ir.stmt import AttrStmt, Block, BufferStore, Stmt
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType
@@ -33,12 +33,14 @@ LARGEST = 1 << 18
 
 @dataclass(slots=True, eq=False)
 class Access:
-    """An access of memory behind ``data``; ``indices`` None means anywhere, one of them None anywhere along its axis."""
+    """An access of memory behind ``data``; ``indices`` None means anywhere, one of them None anywhere along its axis. Threads
+    make it that have the number ``only`` along the axes there."""
 
     data: Var
     writes: bool
     indices: tuple[Expr | None, ...] | None
     span: Span | None
+    only: dict[Var, int]
 
 
 def scope_of(var: Any) -> str:
@@ -70,6 +72,8 @@ class Accesses:
         self.scope = scope
         self.values: dict[Var, Expr] = {}
         """The values that variables of indices stand for: block iterators, other names of a thread axis."""
+        self.only: dict[Var, int] = {}
+        """Numbers of the threads that the conditions around leave."""
         self.viewed: dict[Var, Var] = {}
         for block in collect(body, Block):
             for match in block.match_buffers:
@@ -84,7 +88,7 @@ class Accesses:
             return []
         if indices is not None and self.values:
             indices = tuple([None if i is None else substitute(i, self.values) for i in indices])
-        return [Access(data, writes, indices, span)]
+        return [Access(data, writes, indices, span, self.only)]
 
     def of(self, node: Node) -> list[Access]:
         """All accesses in an expression or simple statement, in order."""
@@ -163,7 +167,15 @@ class Conflicts:
                     return a, b
         return None
 
+    def numbers(self, cond: Expr, values: Mapping[Var, Expr]) -> dict[Var, int]:
+        """The numbers along axes of threads that a condition asks for: ``tx == 0 and ty == 3``."""
+        parts = [part for part in conjuncts(substitute(cond, values)) if type(part) is EQ]
+        pairs = [pair for part in parts for pair in ((part.a, part.b), (part.b, part.a))]
+        return {v: n.value for v, n in pairs if type(v) is Var and v in self.threads and type(n) is IntImm}
+
     def _may_alias(self, a: Access, b: Access, fixed: set[Var]) -> bool:
+        if all([v in a.only and a.only[v] == b.only.get(v) for v, n in self.threads.items() if n != 1]):
+            return False  # one thread makes both
         if a.indices is None or b.indices is None or len(a.indices) != len(b.indices):
             return True
         left: list[Expr] = []

@@ -192,7 +192,9 @@ class _Kernel:
         uneven = self._varies(stmt.cond)
         if uneven:
             self.divergent.append(stmt)
+        outer = self._leave(stmt.cond)
         yes, first = self.visit(stmt.then_case)
+        self.accesses.only = outer
         no, second = self.visit(stmt.else_case) if stmt.else_case is not None else (None, Summary())
         if uneven:
             self.divergent.pop()
@@ -226,13 +228,21 @@ class _Kernel:
         uneven = self._varies(stmt.predicate)
         if uneven:
             self.divergent.append(stmt)
+        everyone = self._leave(stmt.predicate)
         body, found = self.visit(block.body)
+        self.accesses.only = everyone
         if uneven:
             self.divergent.pop()
         start = self.accesses.of(block.init) if block.init is not None else []
         found = Summary([*start, *found.head], [*found.tail, *start], found.surely and not uneven)
         self.fixed = outer
         return replace(stmt, block=replace(block, body=body)), found
+
+    def _leave(self, cond: Expr) -> dict[Var, int]:
+        """Only threads with the numbers that a condition asks for go on; the numbers known before."""
+        before = self.accesses.only
+        self.accesses.only = before | self.meetings.numbers(cond, self.accesses.values)
+        return before
 
     def _varies(self, expr: Expr) -> bool:
         """True if an expression may differ between the threads of a block: parts that the program says do not are left out."""
