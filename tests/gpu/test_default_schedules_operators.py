@@ -18,7 +18,9 @@ from unity.ffi.targets.target import Target
 from unity.ir.build import is_int
 from unity.ir.interpret import run
 from unity.ir.interpret.threads import ThreadedInterpreter, has_kernels
+from unity.ir.stmt import For, While
 from unity.ir.verifier.verifier import verify
+from unity.ir.walk import collect
 from unity.script import parse
 from unity.support.errors import InterpreterError, TypeRuleError
 from unity.transform.default_schedule.apply import schedule_function
@@ -53,6 +55,7 @@ SHOWN = [
     "nn.conv2d",
     "nn.group_norm",
     "nn.layer_norm",
+    "nn.lstm",
     "nn.max_pool2d",
     "nn.rms_norm",
     "nn.softmax",
@@ -69,6 +72,12 @@ SHOWN = [
     "where",
 ]
 """Operators whose first sample runs each time."""
+ALONE = {
+    "einsum": "a sum of a diagonal",
+    "index_put": "indices may be equal, the last one counts",
+    "scatter_nd": "as index_put",
+}
+"""Operators with a kernel of one thread that runs loops, and why."""
 WHOLE = os.environ.get("UNITY_GPU_SWEEP") == "1"
 
 
@@ -97,6 +106,14 @@ def scheduled(mod: unity.IRModule) -> unity.IRModule:
     return mod.with_functions(made)
 
 
+def is_alone(func: unity.ir.PrimFunc) -> bool:
+    """True if one thread does what many could do."""
+    launches = [loop for loop in collect(func.body, For) if loop.thread == "blockIdx.x"]
+    nests = [collect(launch, (For, While)) for launch in launches]
+    sizes = [[loop.extent for loop in nest if type(loop) is For and loop.thread is not None] for nest in nests]
+    return any([all([is_int(n, 1) for n in size]) and len(size) < len(nest) for size, nest in zip(sizes, nests)])
+
+
 @pytest.mark.parametrize("symbolic", [False, True], ids=["fixed", "symbolic"])
 @pytest.mark.parametrize("case", _samples())
 def test_programs_of_operators(case: Any, symbolic: bool) -> None:
@@ -110,6 +127,7 @@ def test_programs_of_operators(case: Any, symbolic: bool) -> None:
         pytest.skip("its sizes must be known")
     mod = scheduled(plain)
     verify(mod)
+    assert name in ALONE or not any([is_alone(func) for func in mod.prim_funcs().values()])
     try:
         expected = as_numpy(run(plain, "main", *arrays))
     except InterpreterError as problem:

@@ -51,8 +51,9 @@ def test_lines(name: str, options: dict[str, Any], shape: tuple[int, ...], dtype
     text = "".join([f", {key}={value!r}" for key, value in options.items()])
     executable = unity.compile(graph_module(f"R.{name}(a{text})", a=f'{sizes}, "{dtype}"'), target="cuda")
     given = _given(shape, dtype)
-    with device_or_emulated(races=True):
+    with device_or_emulated(races=True) as gpu:
         found = unity.VirtualMachine(executable, unity.cuda(0))["main"](given).numpy()
+        assert gpu is None or all([launch.block[0] > 1 for launch in gpu.launches])
     np.testing.assert_array_equal(found, OPS[f"R.{name}"].ref(given, **options))
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....ir.analysis.reductions import REDUCTION
 from ....ir.analysis.threads import thread_axes
 from ....ir.buffer import Buffer
 from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, is_int, lt, mul
-from ....ir.expr import Call, IntImm, Var
+from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
@@ -20,6 +21,7 @@ from ....ir.stmt import (
     AllocBuffer,
     AllocConst,
     AssertStmt,
+    AttrStmt,
     Bind,
     BlockRealize,
     BufferStore,
@@ -33,7 +35,7 @@ from ....ir.stmt import (
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import Rewriter, collect, free_vars, rewrite, substitute, used_vars
 from ...infra.backend import GpuMachine
-from ...tir.analysis.loop_nests import is_shareable
+from ...tir.analysis.loop_nests import calls_are_pure, is_shareable
 from ...tir.blocks.lower_match_buffer import lower_match_buffer
 from ...tir.blocks.lower_opaque_block import convert_blocks_to_opaque, lower_init_block, lower_opaque_block
 from ...tir.expressions.simplify import simplify
@@ -73,8 +75,8 @@ def _without_blocks(func: PrimFunc, part: Stmt) -> Stmt:
     return lowered.body
 
 
-def _reads_elements(node: Stmt | Expr) -> bool:
-    return bool(collect(node, BufferLoad)) or any([c.op_name not in ("T.likely",) for c in collect(node, Call)])
+def _reads_elements(expr: Expr) -> bool:
+    return bool(collect(expr, BufferLoad)) or not calls_are_pure(expr)
 
 
 class _Host:
@@ -183,11 +185,19 @@ def _independent_chain(stmt: For, private: list[Buffer]) -> list[For]:
     while type(at) is For and is_int(at.min, 0) and at.step is None and not _reads_elements(at.extent):
         if any([v in {loop.loop_var for loop in loops} for v in free_vars(at.extent)]):
             break
-        if at.kind != "parallel" and not (at.kind in ("serial", "unrolled") and is_shareable(at, private)):
+        plain = rewrite(at, {AttrStmt: _without_mark})
+        if at.kind != "parallel" and not (
+            at.kind in ("serial", "unrolled") and type(plain) is For and is_shareable(plain, private)
+        ):
             break
         loops.append(at)
         at = at.body
     return loops
+
+
+def _without_mark(stmt: AttrStmt) -> Stmt:
+    """The statement, without the mark of a reduction around it."""
+    return stmt.body if stmt.key == REDUCTION else stmt
 
 
 def _is_written_first(program: Stmt, loop: For, buffer: Buffer) -> bool:
@@ -199,7 +209,8 @@ def _is_written_first(program: Stmt, loop: For, buffer: Buffer) -> bool:
     while type(body) is For:
         body = body.body
     cells: set[tuple[int, ...]] = set()
-    for part in body.stmts if type(body) is SeqStmt else (body,):
+    parts = body.stmts if type(body) is SeqStmt else (body,)
+    for part in [one for one in parts if _uses(one, buffer)]:
         cell = _cell(part.indices) if type(part) is BufferStore and part.buffer is buffer else None
         if cell is None or buffer in [load.buffer for load in collect(part, BufferLoad)]:
             break
