@@ -13,6 +13,8 @@ from unity.ir.build import const
 from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
+from unity.ir.stmt import Block
+from unity.ir.walk import collect
 from unity.op.common.lowering import SMALL_FLOATS
 from unity.op.common.table import to_expr
 from unity.script import parse
@@ -69,6 +71,9 @@ def check(name, inputs, attrs, symbolic=False):
     mod, arrays = build(name, inputs, attrs, symbolic)
     lowered = legalize_ops(mod)
     assert "main" in lowered
+    for program in lowered.prim_funcs().values():
+        names = [block.name for block in collect(program.body, Block)]
+        assert len(set(names)) == len(names), "a search names the blocks that it decides about"
     got = as_numpy(run(lowered, "main", *arrays))
     expected = OPS[f"R.{name}"].ref(*inputs, **attrs)
     pairs = list(zip(got, expected, strict=True)) if isinstance(expected, tuple) else [(got, np.asarray(expected))]

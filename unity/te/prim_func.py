@@ -15,6 +15,7 @@ from ..ir.common_subtrees import bind_shared
 from ..ir.expr import Var
 from ..ir.function import PrimFunc
 from ..ir.names import NameSupply
+from ..ir.node import replace
 from ..ir.scalar import BufferLoad, IterVar, Reduce
 from ..ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..ir.types import VOID_TYPE, Expr, prim_type
@@ -194,8 +195,9 @@ class _Builder:
         made = stage.emit(inputs, outputs)
         body = made if isinstance(made, Stmt) else Evaluate(to_scalar(made))
         reads, writes = tuple([_full_region(b) for b in inputs]), tuple([_full_region(b) for b in outputs])
-        block = Block((), reads, writes, (), (), self.marks(stage), self.block_names.fresh(stage.name), body, None)
-        return BlockRealize((), TRUE, block)
+        name = self.block_names.fresh(stage.name)
+        body = rewrite(body, {Block: lambda block: replace(block, name=self.block_names.fresh(block.name))})
+        return BlockRealize((), TRUE, Block((), reads, writes, (), (), self.marks(stage), name, body, None))
 
     def marks(self, stage: Compute | Extern) -> dict[str, Any]:
         """The attributes of a stage for its block; the tensors of ``layout_free_placeholders`` are an attribute of the program.
