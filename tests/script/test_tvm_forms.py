@@ -61,6 +61,11 @@ SAME = {
         'R.vdevice("llvm"), R.vdevice({"kind": "cuda"}, 0), R.dummy_global_info()',
         'I.vdevice("llvm"), I.vdevice({"kind": "cuda"}, 0), I.dummy_global_info()',
     ),
+    "numbers that are sizes": (
+        "@T.prim_func\ndef f(A: T.Buffer((8,), \"int32\"), {}    A[k] = n\n",
+        "n: T.int32(is_size_var=True)):\n    k: T.int32(is_size_var=True) = A[n]\n",
+        "n: T.int32):\n    k: T.int32 = A[n]\n",
+    ),
     "names for reading": (
         _TENSOR + "{}",
         "    for i in range(16):\n        at = T.meta_var(i * 2)\n        at, old = T.meta_var((at + 1, A[at]))\n        A[at - 1] = old + 1.0\n"

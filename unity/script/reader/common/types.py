@@ -34,7 +34,7 @@ from ...parser import syntax as s
 from ...parser.read_text import read_tree
 from ...parser.syntax import nodes_of
 from ...spelling.spelling import TYPE_FIELDS
-from .names import symbol
+from .names import path_of, symbol
 from .plain import is_number
 from .reading import Reading, bind_arguments
 from .scope import Dotted, dtype_name
@@ -113,6 +113,10 @@ def read_annotation(r: Reading, node: s.Syntax) -> Any:
             return read_annotation(r, node.items[-1])
     if type(node) is s.String and not node.value.isidentifier():
         return quoted(r, node.value, node)
+    if type(node) is s.Call and not node.args and all([k.name == "is_size_var" for k in node.keywords]):
+        path = path_of(r, node.func)
+        if path is not None and dtype_name(path) is not None:
+            return Dotted(path)  # T.int32(is_size_var=True)
     return read_expr(r, node)
 
 
