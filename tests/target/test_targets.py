@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import unity
+from unity.ffi.targets import processor
 from unity.ffi.targets.kinds import CUDA
 from unity.ffi.targets.processor import host_processor, named_processor
 from unity.ffi.targets.target import Target, processor_in_use, runnable_processor, target
@@ -72,6 +75,21 @@ def test_bad_descriptions(bad: object) -> None:
 def test_unknown_processors_are_refused(bad: str) -> None:
     with pytest.raises(CodegenError, match="E531"):
         build_kernels({}, Target(bad))
+
+
+def test_what_llvm_compiled_for_a_processor_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What it refuses is tried again by the next process."""
+    monkeypatch.setenv("UNITY_CACHE", str(tmp_path))
+    tried: list[str] = []
+    plain = processor.probe_compilation
+    monkeypatch.setattr(processor, "probe_compilation", lambda *given: tried.append(given[0]) or plain(*given))
+    good = "declare float @llvm.fabs.f32(float)\ndefine float @f(float %x) {\n %y = call float @llvm.fabs.f32(float %x)\n ret float %y\n}\n"
+    bad = "declare void @llvm.none()\ndefine void @f() {\n call void @llvm.none()\n ret void\n}\n"
+    for _ in range(2):
+        processor.compile_problem.cache_clear()
+        assert processor.compile_problem(good, "x86-64", "") == ""
+        assert "no such intrinsic" in processor.compile_problem(bad, "x86-64", "")
+    assert tried == [good, bad, bad]
 
 
 def test_named_processor_compiles() -> None:

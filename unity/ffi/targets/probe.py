@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from functools import cache
 
 _START = """
 import json, sys
@@ -61,8 +60,7 @@ def _run_probe(program: str, *given: str) -> tuple[str, str]:
     return said, errors[0] if errors else "LLVM cannot translate it for this processor"
 
 
-@cache
-def compile_problem(text: str, cpu: str, changes: str) -> str:
+def probe_compilation(text: str, cpu: str, changes: str) -> str:
     """The reason why LLVM cannot compile a small module for a processor with features added or taken away, or ""."""
     return _run_probe(_COMPILE, text, cpu, changes)[1]
 

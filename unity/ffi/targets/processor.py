@@ -18,7 +18,7 @@ from ...support.optional import require
 from ..cache.cache_key import Key
 from ..cache.object_cache import cached
 from .llvm_binding import llvm_binding
-from .probe import probe_features
+from .probe import probe_compilation, probe_features
 from .system import described_processor, system_features as features_of_system
 
 _OF_THE_SYSTEM = frozenset((
@@ -142,6 +142,15 @@ def named_processor(cpu: str, changes: str) -> Processor:
         wanted = " ".join([f"-mcpu={cpu}"] + ([f"-mattr={changes}"] if changes else []))
         raise CodegenError("E531", f"{wanted}: {problem}", help="leave -mcpu and -mattr out for this machine")
     return Processor(cpu, changes, frozenset(features))
+
+
+@cache
+def compile_problem(text: str, cpu: str, changes: str) -> str:
+    """The reason why LLVM cannot compile a small module for a processor, or "", which is kept."""
+    key = Key("trial", text=text, cpu=cpu, changes=changes, tools=llvm_version())
+    return cached(
+        key, partial(probe_compilation, text, cpu, changes), lambda found: None if found else b"", bytes.decode
+    )
 
 
 def lacking_features(needed: str) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from ...ffi.calls.kernel_calls import BRIDGE
 from ...ffi.dtype import DataType
 from ...ffi.machine_code.engine import process_symbol
-from ...ffi.targets.probe import compile_problem
+from ...ffi.targets.processor import compile_problem
 from ...ffi.targets.target import processor_in_use
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var

@@ -13,8 +13,7 @@ from typing import Any
 from ...ffi.machine_code.engine import process_symbol
 from ...ffi.machine_code.llvm import parse_ir
 from ...ffi.targets.llvm_binding import LLVM_LOCK
-from ...ffi.targets.probe import compile_problem
-from ...ffi.targets.processor import host_triple
+from ...ffi.targets.processor import compile_problem, host_triple
 from ...ffi.targets.target import processor_in_use
 from ...support.errors import CodegenError, FFIError
 from ..kernel_groups import Importer
