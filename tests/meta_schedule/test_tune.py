@@ -267,6 +267,9 @@ def test_a_template_that_raises_costs_no_other_task(capsys: Any) -> None:
     assert refused.value.code == "E407", "an error of the package is itself"
 
 
+SILENT = {"pre_tuning": lambda *_: None, "notify_runner_results": lambda *_: None}
+
+
 def test_parts_that_give_too_few_results(capsys: Any) -> None:
     def none(*_: Any) -> list[Any]:
         return []
@@ -276,14 +279,24 @@ def test_parts_that_give_too_few_results(capsys: Any) -> None:
         ({"builder": part(ms.Builder, "build", none), "runner": Clock(lambda n: 0.5)}, "gave 0 results for 1 programs"),
         ({"builder": Paper(), "runner": part(ms.Runner, "run", none)}, "gave 0 results for 1 programs"),
         ({"builder": part(ms.Builder, "build", lambda _, some: some), "runner": Clock(lambda n: 0.5)},
-         "gave a BuilderInput for a program"),
+         "Mine.build gave a BuilderInput"),
         ({"builder": Paper(), "runner": part(ms.Runner, "run", lambda _, some: [RunnerFuture(bool, dict)])},
-         "gave an empty dict for a program"),
+         "Mine.run gave an empty dict"),
+        ({"space": part(ms.SpaceGenerator, "generate_design_space", lambda *_: None)}, "generate_design_space gave None"),
+        ({"space": part(ms.SpaceGenerator, "generate_design_space", lambda *_: [3])}, r"generate_design_space gave 3 \(int\)"),
+        ({"strategy": part(ms.SearchStrategy, "generate_measure_candidates", lambda _: [3], **SILENT)}, "candidates gave 3"),
+        ({"task_scheduler": part(ms.TaskScheduler, "next_task_id", lambda _: 9)}, "next_task_id gave 9, of 1 tasks"),
+        ({"task_scheduler": part(ms.TaskScheduler, "next_task_id", lambda _: None)}, "next_task_id gave None"),
+        ({"task_scheduler": part(ms.TaskScheduler, "next_task_id", lambda _: 0), "space": lambda sch: None},
+         "next_task_id gave 0, of 1 tasks"),
         ({"builder": Paper(), "runner": Clock(lambda n: 0.5), "strategy": "evolutionary",
           "cost_model": part(ms.CostModel, "predict", none, **few)}, "gave 0 scores for"),
     ):  # fmt: skip
         with pytest.raises(ScheduleError, match=text):
             tune(product(), 8, **parts)
+    space = ms.ScheduleFn(tiles, mutator_probs={part(ms.Mutator, "apply", lambda *_: 3): 1.0})
+    tune(product(), 40, builder=Paper(), runner=Clock(lambda n: 0.5), space=space, strategy="evolutionary")
+    assert "ended early: Mine.apply gave 3 (int)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, SupportsFloat, TypeVar
 
 from ..ffi.native.pool import num_threads, processors
-from ..support.arguments import callers_line, short
+from ..support.arguments import callers_line
 from ..support.errors import ScheduleError, UnityError
 from ..support.gc_pause import young_collection
 from .builder import Builder, BuilderInput, BuilderResult
 from .core.measure_candidate import MeasureCandidate
-from .core.part import Part
+from .core.part import Part, given
 from .core.profiler import Profiler
 from .core.tune_context import CostModel, TuneContext
 from .database import Database
@@ -170,9 +170,12 @@ class TaskScheduler(metaclass=Part):
 
     def _next(self, thread: ThreadPoolExecutor, left: int) -> Future[_Round] | None:
         """The next round, while a thread makes it; None where there is none."""
-        task_id = self.next_task_id() if left > 0 else -1
-        if task_id < 0:
+        task_id = given(self, "next_task_id", self.next_task_id(), int) if left > 0 else -1
+        if task_id == -1:
             return None
+        if not 0 <= task_id < len(self.tasks) or self.tasks[task_id].is_terminated:
+            text = f"{type(self).__name__}.next_task_id gave {task_id}, of {len(self.tasks)} tasks"
+            raise ScheduleError("E428", text, help="the number of a task that has not ended, -1 where there is none")
         task = self.tasks[task_id]
         task.rounds += 1
         return thread.submit(copy_context().run, self._made, task_id, min(left, task.max_trials - task.chosen))
@@ -181,13 +184,16 @@ class TaskScheduler(metaclass=Part):
         """A round, chosen and built; without candidates where the task has no more."""
         task = self.tasks[task_id]
         strategy = task.ctx.strategy
-        found: list[MeasureCandidate] | None = None
+        found: list[MeasureCandidate] = []
         with task.ends_alone(), young_collection(), Profiler.timeit("search"):
-            found = strategy.generate_measure_candidates() if most > 0 and task.error is None else None
+            method = "generate_measure_candidates"
+            chosen = strategy.generate_measure_candidates() if most > 0 and task.error is None else None
+            chosen = given(strategy, method, chosen or [], Sequence)
+            found = [given(strategy, method, one, MeasureCandidate) for one in chosen]
             if not found:
                 strategy.post_tuning()
                 task.is_terminated = True
-        candidates = (found or [])[: 0 if self.is_interrupted else most]
+        candidates = found[: 0 if self.is_interrupted else most]
         task.chosen += len(candidates)
         with ThreadPoolExecutor(1, "unity-build") as thread:
             built = thread.submit(copy_context().run, self._build, task, candidates)
@@ -234,14 +240,14 @@ class TaskScheduler(metaclass=Part):
     def _built(self, inputs: Sequence[BuilderInput]) -> Sequence[BuilderResult]:
         failed, made = _tried(self.builder.build, inputs)
         results = [BuilderResult(None, failed)] * len(inputs) if failed else _as_many(self.builder, inputs, made)
-        return [_given(self.builder, result, BuilderResult) for result in results]
+        return [given(self.builder, "build", result, BuilderResult) for result in results]
 
     def _running(self, inputs: Sequence[RunnerInput]) -> Iterator[RunnerResult]:
         """The results in order, each when it is known."""
         failed, futures = _tried(self.runner.run, inputs)
         for future in [None] * len(inputs) if failed else _as_many(self.runner, inputs, futures):
             own, result = (failed, None) if future is None else _tried(future.result)
-            yield RunnerResult(None, own) if own else _timed(_given(self.runner, result, RunnerResult))
+            yield RunnerResult(None, own) if own else _timed(given(self.runner, "run", result, RunnerResult))
 
     def _times(
         self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
@@ -310,15 +316,6 @@ def _tried(call: Callable[..., Any], *args: Any) -> tuple[str, Any]:
         if not callers_line(error):
             raise
         return told(error), None
-
-
-def _given(part: Builder | Runner, result: Any, kind: type[_T]) -> _T:
-    """A result of a builder or runner. Raises ScheduleError E463 for anything else."""
-    if not isinstance(result, kind):
-        raise ScheduleError(
-            "E463", f"{type(part).__name__} gave {short(result)} for a program", help=f"give a {kind.__name__}"
-        )
-    return result
 
 
 def _timed(result: RunnerResult) -> RunnerResult:

@@ -70,6 +70,14 @@ def check_numbers(least: float, most: float = math.inf, /, **numbers: float | No
             raise ScheduleError("E401", f"{name} is {number}", help=f"a number from {least:g} {upto}")
 
 
+def given(part: Any, method: str, value: Any, kind: Any) -> Any:
+    """The value that a method of a part gave. Raises ScheduleError E428 for anything else than a ``kind``."""
+    if not isinstance(value, kind):
+        text = f"{type(part).__name__}.{method} gave {short(value)}"
+        raise ScheduleError("E428", text, help=f"{method} gives a {kind.__name__}")
+    return value
+
+
 def is_for_processor(kind: Any) -> bool | None:
     """True if a kind of targets ("llvm") is that of a processor, False of a device; None where the text names none. With tensor
     cores or not is a decision."""
@@ -114,6 +122,7 @@ __all__ = [
     "clone_part",
     "copied",
     "derived_object",
+    "given",
     "initialize_part",
     "is_for_processor",
     "take_task",

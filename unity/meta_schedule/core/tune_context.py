@@ -24,7 +24,7 @@ from ...transform.infra.backend import Machine, backend_of
 from ...transform.schedule import Schedule
 from .arg_info import ArgInfo, Sizes, TensorInfo, other_size
 from .measure_candidate import MeasureCandidate
-from .part import Part, check_numbers, clone_part, copied, initialize_part, is_for_processor, take_task
+from .part import Part, check_numbers, clone_part, copied, given, initialize_part, is_for_processor, take_task
 
 MAIN = "main"
 """Name of the program in the module of a task."""
@@ -157,8 +157,8 @@ class TuneContext:
         self.space_generator = SpaceGenerator.create(space_generator)
         self.search_strategy = SearchStrategy.create(search_strategy)
         self.task_name = task_name
-        given = rand_state is not None and rand_state >= 0
-        self.rand_state = rand_state if given else random.SystemRandom().randrange(1, 2**31 - 1)  # type: ignore[assignment]
+        is_given = rand_state is not None and rand_state >= 0
+        self.rand_state = rand_state if is_given else random.SystemRandom().randrange(1, 2**31 - 1)  # type: ignore[assignment]
         check_cores(num_threads=num_threads)
         self.num_threads = num_threads if isinstance(num_threads, int) else os.cpu_count() or 1
         self.constants = tuple(sorted(constants))
@@ -212,8 +212,10 @@ class TuneContext:
             raise ScheduleError(
                 "E428", "the task has no space generator", help='TuneContext(..., space_generator="post-order-apply")'
             )
+        method = "generate_design_space"
         with self.target:
-            return self.space_generator.generate_design_space(self.mod)
+            made = given(self.space_generator, method, self.space_generator.generate_design_space(self.mod), Sequence)
+        return [given(self.space_generator, method, sch, Schedule) for sch in made]
 
     # ---- the strategy
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...support.errors import ScheduleError
 from ...transform.schedule import Schedule, Trace
 from ..core.measure_candidate import MeasureCandidate
-from ..core.part import check_numbers, initialize_part
+from ..core.part import check_numbers, given, initialize_part
 from ..core.tune_context import CostModel, Measured, TuneContext
 from ..cost_model.models import LinearModel
 from ..space.sketch import has_own_steps
@@ -54,10 +54,10 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
     def initialize_with_tune_context(self, context: TuneContext) -> None:
         """Take the task, with the mutators of its space where that has any."""
         super().initialize_with_tune_context(context)
-        given = self.mutator_probs
-        if given is None:
-            given = getattr(context.space_generator, "mutator_probs", None)
-        probs = default_mutators() if given is None else dict(given)
+        probs = self.mutator_probs
+        if probs is None:
+            probs = getattr(context.space_generator, "mutator_probs", None)
+        probs = default_mutators() if probs is None else dict(probs)
         check_numbers(0, **{type(mutator).__name__: prob for mutator, prob in probs.items()})
         self.mutators = {mutator: prob for mutator, prob in probs.items() if prob > 0}
         for mutator in self.mutators:
@@ -129,7 +129,7 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
             mutator = rng.choices(list(left), list(left.values()))[0]
             mutated = mutator.apply(parent, rng)
             if mutated is not None:
-                return self.sampler.replay(mutated, False)
+                return self.sampler.replay(given(mutator, "apply", mutated, Trace), False)
             del left[mutator]
         return super()._draw()
 
