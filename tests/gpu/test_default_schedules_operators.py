@@ -189,3 +189,39 @@ def main(a: T.handle, b: T.handle):
         b = unity.tensor(np.zeros((40, 37), "float16"), device=unity.cuda(0))
         unity.VirtualMachine(executable, unity.cuda(0))["main"](a, b)
         assert (b.numpy() == a.T).all()
+
+
+TURNED = """
+@T.prim_func
+def main(A: T.Buffer((2, 40), "float32"), I: T.Buffer((30,), "int32"), C: T.Buffer((30, 40), "float32")):
+    for {loop}:
+        {statement}
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("loop, statement, launches", [
+    ("i in range(30)", "for k in range(40): A[I[i], k] = A[I[i], k] * T.float32(0.5) + C[i, k]", 1),
+    ("i in range(29)", "for k in T.parallel(40): C[i + 1, k] = C[i, k] * T.float32(0.5) + C[i + 1, k]", 1),
+    ("t in range(5)", "for j in T.parallel(38): A[(t + 1) % 2, j + 1] = A[t % 2, j] + A[t % 2, j + 2]", 5),
+    ("i in range(5)", "for k in range(i, 40): C[i, k] = C[i, k] + C[i + 1, k]", 1),
+    ("i in range(5)", "for k in range(40): C[i, k] = C[i, k] + C[i + 1, 39 - k]", 5),
+])  # fmt: skip
+def test_a_thread_has_the_loop_around_it(loop: str, statement: str, launches: int) -> None:
+    """One launch, in which each thread goes through all iterations, where none needs what another thread makes. Loops that begin at
+    other places are those of one thread."""
+    program = parse(TURNED.format(loop=loop, statement=statement.replace(": ", ":\n            ", 1)))
+    draw = np.random.default_rng(0)
+    given = [
+        draw.random((2, 40)).astype("float32"),
+        draw.integers(0, 2, 30).astype("int32"),
+        draw.random((30, 40)).astype("float32"),
+    ]
+    wanted = [array.copy() for array in given]
+    run(program, None, *wanted)
+    with device_or_emulated() as gpu:
+        unity.VirtualMachine(unity.compile(program, target=TARGET), unity.cuda(0))["main"](*given)
+        unity.cuda(0).sync()
+        assert gpu is None or len(gpu.launches) == launches
+    for found, expected in zip(given, wanted):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)

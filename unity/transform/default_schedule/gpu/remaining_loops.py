@@ -124,7 +124,8 @@ class _Host:
         if type(stmt) is not For or _reads_elements(stmt.extent) or not is_int(stmt.min, 0):
             return None
         private = self.scratch(stmt, before)
-        loops = _independent_chain(stmt, [alloc.buffer for alloc in private])
+        own = [alloc.buffer for alloc in private]
+        loops = _independent_chain(stmt, own) or _independent_chain(_turned_inwards(stmt), own)
         if loops:
             before[:] = [part for part in before if part not in private]
             body = seq(*private, loops[-1].body)
@@ -193,6 +194,23 @@ def _independent_chain(stmt: For, private: list[Buffer]) -> list[For]:
         loops.append(at)
         at = at.body
     return loops
+
+
+def _turned_inwards(stmt: For) -> For:
+    """A loop and those directly in it as one nest, in which the first is the last: one launch, with a loop in each thread, not one
+    for each iteration. The loop itself where none stands in it, or it decides how often they run."""
+    inner: list[For] = []
+    at = stmt.body
+    while type(at) is For and at.counts_up and stmt.loop_var not in free_vars(at.extent):
+        inner.append(replace(at, kind="serial"))  # parallel ones were so for one iteration
+        at = at.body
+    if not inner or stmt.kind != "serial":
+        return stmt
+    nest: Stmt = replace(stmt, body=at)
+    for loop in reversed(inner):
+        nest = replace(loop, body=nest)
+    assert type(nest) is For
+    return nest
 
 
 def _without_mark(stmt: AttrStmt) -> Stmt:
