@@ -122,7 +122,7 @@ def test_the_runner_needs_numpy_and_the_driver_alone(folder: Path, tmp_path: Pat
     hide(tmp_path / "more", (*HIDDEN, "ml_dtypes", "torch", "scipy"))
     program = (
         f"import sys; sys.path[:0] = [{str(tmp_path / 'more')!r}, {str(folder / 'driver')!r}]\n"
-        "from unity.ffi.cuda import checks, context, driver, image, launch, memory, module\n"
+        "from unity.ffi.cuda import context, driver, image, launch, memory, module\n"
         "from benchmarks.gpu import clock, programs\n"
         "assert driver.__file__.startswith(sys.path[1])\n"
     )
