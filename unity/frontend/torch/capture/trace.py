@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
-from unittest import mock
 
 from ....support.errors import FrontendError, Note
 from ....support.forking import fork_lock
@@ -325,7 +324,7 @@ def _decomposed(exported_program: Any) -> Any:
     """The program traced again: without functions of functions (as of ``vmap``) and writes. Raises FrontendError E012, E016."""
     refuse_uncovered(exported_program)
     try:
-        with _TRACING, quiet(), inferable(require("torch")), _copies_kept():
+        with _TRACING, quiet(), inferable(require("torch")):
             return exported_program.run_decompositions({})
     except Exception as error:  # torch raises errors of many unrelated classes
         _refuse_views(exported_program)
@@ -339,16 +338,6 @@ def _decomposed(exported_program: Any) -> Any:
         raise FrontendError(
             "E016", f"torch cannot decompose the exported program: {type(error).__name__}: {first}", span, help=hint
         ) from error
-
-
-def _copies_kept() -> Any:
-    """While it lasts torch keeps a copy whose result is the new value of a buffer: where it takes the source in its place, who
-    reads the buffer afterwards gets a tensor of the source's shape and data type."""
-    module = require("torch.export.exported_program")
-    name = next(
-        n for n in dir(module) if n.startswith("_remove_unne") and n.endswith("_copy_op_pass")
-    )  # torch changed its spelling
-    return mock.patch.object(module, name, lambda graph, signature: (graph, signature))
 
 
 _HINTS_OF_WRITES = (

@@ -105,10 +105,15 @@ def inferable(torch: Any) -> Iterator[None]:
     contexts = require("torch._library.fake_impl").FakeImplCtx
     vision: Any = sys.modules.get("torchvision.ops.boxes")
     constraints = torch.distributions.constraints
+    programs = require("torch.export.exported_program")
+    copies = next(
+        n for n in dir(programs) if n.startswith("_remove_unne") and n.endswith("_copy_op_pass")
+    )  # spelt in two ways
     replaced: list[tuple[Any, str, Any]] = [
         (torch.nn.modules.transformer, "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: is_causal is True),
         (torch, "_is_all_true", valid_later),
         (constraints, "is_dependent", lambda one: isinstance(one, constraints._Dependent)),  # dynamo follows this one
+        (programs, copies, lambda graph, signature: (graph, signature)),
         (contexts, "create_unbacked_symint", lambda c, *, min=0, max=None: c.new_dynamic_size(min=min, max=max)),
         *[(getattr(constraints, name), "check", check) for name, check in matrices.items()],
         *([(vision, "batched_nms", suppressed)] if vision else []),
