@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from programs import run_program
 
 import unity
 from unity.support.errors import ArtifactError, FrontendError
@@ -226,7 +227,7 @@ def test_a_cache_of_symbolic_length_is_saved_and_goes_on_in_the_loaded_model(tmp
 
 OTHER_PROCESS = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 import torch, unity
 x = torch.ones(1, 2, 1, 4)
 try:
@@ -244,10 +245,9 @@ assert g(x=x, cache=t.Cache())["cache"].layers[0].keys.shape[2] == 6
 
 def test_another_process_vouches_for_classes_by_naming_them(tmp_path) -> None:
     step().save(tmp_path / "step")
-    code = OTHER_PROCESS.format(folder=str(Path(__file__).parent), path=str(tmp_path / "step"))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(unity.__file__).parents[1], timeout=120
-    )
+    folders = [str(folder) for folder in Path(__file__).parents[:2]]
+    (tmp_path / "program.py").write_text(OTHER_PROCESS.format(folders=folders, path=str(tmp_path / "step")))
+    done = run_program(tmp_path / "program.py", tmp_path)
     assert done.returncode == 0, done.stderr
 
 

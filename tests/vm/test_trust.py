@@ -2,12 +2,12 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import run_program
 from test_damage import make_model, make_program
 
 import unity
@@ -223,8 +223,9 @@ def test_objects_are_built_of_vouched_classes_alone(tmp_path) -> None:
             return Vouched(x + 1)
 
     unity.compile(Net(), example_inputs=(torch.zeros(3),)).save(tmp_path / "file")
-    code = f"""
-import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import sys; sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 import torch, unity
 try:
     unity.load_model({str(tmp_path / "file")!r})
@@ -238,10 +239,8 @@ f = unity.load_model({str(tmp_path / "file")!r}, allow=(t.Vouched,))
 made = f(torch.zeros(3))
 assert type(made) is t.Vouched and made.label == "first" and made.tensor.tolist() == [1, 1, 1]
 assert t.calls == [], t.calls
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(unity.__file__).parents[1]
-    )
+""")
+    done = run_program(program, tmp_path)
     assert done.returncode == 0, done.stderr
     sections = parts(tmp_path / "file")
     model = json.loads(sections["model"])
