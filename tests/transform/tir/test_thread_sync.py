@@ -98,9 +98,48 @@ def test_conditions_alike_for_all_threads_may_hold_barriers() -> None:
         no_race(made, n)
 
 
+TURNS = "S[tx] = X[tx]\n    Y[tx] = S[63 - tx]"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"r[0] = n\nwhile r[0] > 0:\n    {TURNS}\n    r[0] = r[0] - 1",
+        f"r[0] = X[n] * 2\nif r[0] > 3:\n    {TURNS}",
+        f"for k in range(X[n]):\n    {TURNS}",
+        f"r[0] = 1\nif n > 2:\n    r[0] = X[7]\nif X[r[0]] > 3:\n    {TURNS}",
+        f"c = X[n] > 2\nif c and r[0] >= 0:\n    {TURNS}".replace("and r[0] >= 0", "or n > 7"),
+    ],
+)
+def test_conditions_on_cells_alike_for_all_threads(body: str) -> None:
+    made = thread_sync.on(kernel(body))
+    assert barriers(made) >= 1
+    no_race(made)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"r[0] = tx\nif r[0] > 3:\n    {TURNS}",
+        f"r[0] = 0\nif tx == 3:\n    r[0] = 5\nif r[0] > 3:\n    {TURNS}",
+        f"r[0] = 0\nfor k in range(X[tx]):\n    r[0] = r[0] + 1\nif r[0] > 3:\n    {TURNS}",
+        f"r[0] = n\nwhile r[0] > 0:\n    {TURNS}\n    r[0] = r[0] - X[tx]",
+        f"r[X[tx] % 1] = 0\nif r[0] > 3:\n    {TURNS}",
+        f"c = X[tx]\nr[0] = c\nfor k in range(r[0]):\n    {TURNS}",
+        f"if S[3] > 0:\n    {TURNS}",
+        f"if Y[70] > 0:\n    {TURNS}",
+        f"for k in range(4):\n    if k > X[tx]:\n        break\n    r[0] = k\nif r[0] > 0:\n    {TURNS}",
+        f'r[0] = 0\nT.evaluate(T.call_extern("int32", "f", T.address_of(r[0])))\nif r[0] > 0:\n    {TURNS}',
+    ],
+)
+def test_conditions_on_cells_that_may_differ(body: str) -> None:
+    with pytest.raises(PassError, match="E371"):
+        thread_sync.on(kernel(body))
+
+
 @pytest.mark.parametrize("condition", ["{}", "{} and n > 0", "not {}"])
 def test_conditions_said_to_be_alike_may_hold_barriers(condition: str) -> None:
-    body = "c = X[0] > 3\nif {}:\n    S[tx] = X[tx]\n    Y[tx] = S[63 - tx]"
+    body = "c = Y[255] < 3\nif {}:\n    S[tx] = X[tx]\n    Y[tx] = S[63 - tx]"
     with pytest.raises(PassError, match=r"(?s)E371.*tvm_thread_invariant"):
         thread_sync.on(kernel(body.format(condition.format("c"))))
     made = thread_sync.on(kernel(body.format(condition.format("T.tvm_thread_invariant(c)"))))

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....ir.analysis.threads import is_thread_axis, thread_axes
-from ....ir.build import const, dtype_of, int_value, intrinsic
-from ....ir.expr import Call, IntImm, Op, StringImm, Var
+from ....ir.build import int_value, intrinsic
+from ....ir.expr import Call, IntImm, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
-from ....ir.scalar import BufferLoad, Let
 from ....ir.stmt import (
     AttrStmt,
     Bind,
@@ -35,10 +34,11 @@ from ....ir.stmt import (
     seq,
 )  # fmt: skip
 from ....ir.types import Expr
-from ....ir.walk import Rewriter, collect, free_vars, rewrite, substitute
+from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ....support.errors import Note, PassError
 from ...infra.passes import prim_func_pass
 from .thread_accesses import Access, Accesses, Conflicts, has_barriers, scope_of
+from .thread_uniform import Uniform
 
 SCOPES = ("shared", "shared.dyn", "warp")
 
@@ -69,7 +69,7 @@ class _Kernel:
                 if first is not axis.var:
                     self.accesses.values[axis.var] = first
         self.meetings = Conflicts(dict(threads.values()))
-        self.varying: set[Var] = set(self.every)
+        self.uniform = Uniform(stmt, self.every)
         self.fixed: set[Var] = set(outside)
         self.divergent: list[Node] = []
         self.handlers: dict[type, Callable[[Any], tuple[Stmt, Summary]]] = {
@@ -161,7 +161,7 @@ class _Kernel:
                 or (stmt.step is not None and self._varies(stmt.step))
             )
             if uneven:
-                self.varying.add(var)
+                self.uniform.varying.add(var)
                 self.divergent.append(stmt)
             else:
                 self.fixed = outer | {var}
@@ -213,7 +213,7 @@ class _Kernel:
 
     def _bind(self, stmt: Bind) -> tuple[Stmt, Summary]:
         if self._varies(stmt.value):
-            self.varying.add(stmt.var)
+            self.uniform.varying.add(stmt.var)
         else:
             self.fixed = self.fixed | {stmt.var}  # until the sequence ends
         found = self.accesses.of(stmt.value)
@@ -224,7 +224,7 @@ class _Kernel:
         for iterator, value in stmt.bindings:
             self.accesses.values[iterator.var] = substitute(value, self.accesses.values)
             if self._varies(value):
-                self.varying.add(iterator.var)
+                self.uniform.varying.add(iterator.var)
         uneven = self._varies(stmt.predicate)
         if uneven:
             self.divergent.append(stmt)
@@ -245,17 +245,7 @@ class _Kernel:
         return before
 
     def _varies(self, expr: Expr) -> bool:
-        """True if an expression may differ between the threads of a block: parts that the program says do not are left out."""
-        expr = rewrite(expr, {Call: lambda c: const(0, dtype_of(c)) if c.op_name == "T.tvm_thread_invariant" else c})
-        if any([v in self.varying for v in free_vars(expr)]):
-            return True
-        return bool(collect(expr, (BufferLoad, Let))) or any(
-            [type(c.op) is Op and _exchanges(c.op.name) for c in collect(expr, Call)]
-        )
-
-
-def _exchanges(name: str) -> bool:
-    return name.startswith(("T.tvm_warp", "T.tvm_thread", "T.atomic", "T.ptx", "T.call_extern", "T.call_llvm"))
+        return self.uniform.varies(expr)
 
 
 class _Kernels(Rewriter):
