@@ -162,14 +162,9 @@ aten("addcdiv.default")(rounded_once(_addc(op.divide)))
       "contiguous.default", "clone.default", "alias.default", "detach.default", "lift_fresh_copy.default",
       "lift_fresh.default", "detach_.default", "real.default", "positive.default", "lift.default",
       "alias_copy.default", "detach_copy.default", "resolve_conj.default", "resolve_neg.default", "conj.default",
-      "conj_physical.default", "_conj.default")  # fmt: skip
+      "conj_physical.default", "_conj.default", "prims.convert_element_type.default", "prims.copy_strided.default")  # fmt: skip
 def _convert(c: Context, a: Args) -> Expr:
-    return c.cast(a.self, c.dtype)
-
-
-@aten("prims.convert_element_type.default", "prims.copy_strided.default")
-def _convert_element_type(c: Context, a: Args) -> Expr:
-    return c.cast(a.a, c.dtype)
+    return c.cast(next(iter(vars(a).values())), c.dtype)
 
 
 @aten("copy.default", "fill.Tensor", "fill.Scalar")
