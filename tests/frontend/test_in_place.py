@@ -212,7 +212,12 @@ def test_random_programs(seed, own):
 @pytest.mark.parametrize("seed", range(100, 100 + 16 * TIMES))
 def test_writes_of_random_programs_are_made_out_of_place(seed):
     model = Drawn(seed, own=True, length=16)
-    program = functional(torch.export.export(model, (model.x.clone(),)))
+    try:
+        program = functional(torch.export.export(model, (model.x.clone(),)))
+    except unity.UnityError as error:
+        if "Cannot view a tensor" in str(error):  # see turned_behind_a_view
+            pytest.skip("torch's own limit")
+        raise
     assert not any([is_mutable(node.target) for node in program.graph.nodes])
     compare(model, program.module())
 
@@ -306,12 +311,20 @@ def test_changes_that_are_lost_are_told(how, text, recwarn):
         assert model.kept.eq(2).all() and model.count.tolist() == [1, 2]
 
 
+def turned_behind_a_view(y):
+    flat = y.view(-1)
+    y.split([2, 3], 1)[1].mul_(2)
+    y.t().masked_fill_(y.t() > 0, 0.0)
+    return flat + 0
+
+
 @pytest.mark.parametrize(
     ("write", "text"),
     [
         (lambda x: x.unfold(1, 2, 3).add_(1), "E012.*leave out elements"),  # torch takes zeros for them
         (lambda x: x.unfold(1, 2, 2).split(1, 0)[1].transpose(0, 1).mul_(2), "E012.*leave out elements"),
         (lambda x: x.unfold(1, 3, 1).add_(1), "E016.*internal overlap.*write to a clone"),
+        (lambda x: turned_behind_a_view(x.clone()), "E016.*Cannot view.*slices in place of split parts"),
         (lambda x: x.as_strided((3,), (1,)).as_strided((2,), (1,), 1).squeeze(0).mul_(2), "E016.*write through slices"),
     ],
 )

@@ -342,6 +342,8 @@ def _decomposed(exported_program: Any) -> Any:
 
 _HINTS_OF_WRITES = (
     ("internal overlap", "several elements of this view are one number in memory: write to a clone of it"),
+    ("Cannot view a tensor", "torch changes the order in memory with a write: write through slices in place of split parts, or use "
+     "reshape after it"),
     ("as_strided() is non-compositional", "write through slices, or to the tensor itself: torch follows no views of as_strided()"),
     ("", "torch.func.grad and its kin do not survive torch.export; torch.autograd.grad in forward does"),
 )  # fmt: skip
