@@ -70,13 +70,23 @@ def test_sizes(rows: int, columns: int, steps: int, turned: bool, dtype: str) ->
     np.testing.assert_array_equal(found.astype("float64"), expected)
 
 
+FEW_COLUMNS = [
+    (1, "float16"), (2, "float16"), (8, "float16"), (16, "float16"), (7, "bfloat16"), (3, "float32"), (4, "float32"), (12, "int8"),
+    (6, "float64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("left_turned", [True, False])
 @pytest.mark.parametrize("turned", [True, False])
-@pytest.mark.parametrize("columns,dtype", [(1, "float16"), (2, "float16"), (7, "bfloat16"), (3, "float32")])
-def test_few_columns(columns: int, dtype: str, turned: bool) -> None:
-    """Where columns are few, rows are what blocks share."""
-    x, w = values((70, 96), dtype), values((96, columns), dtype)
-    given = np.ascontiguousarray(w.T) if turned else w
-    found = computed(graph(x.shape, given.shape, turned, dtype), x, given)
+@pytest.mark.parametrize("columns,dtype", FEW_COLUMNS)
+def test_few_columns(columns: int, dtype: str, turned: bool, left_turned: bool) -> None:
+    """Where columns are few, rows are what blocks share; of either operand, either axis is contiguous."""
+    x, w = values((72, 97), dtype), values((97, columns), dtype)
+    given = [np.ascontiguousarray(a.T) if t else a for a, t in ((x, left_turned), (w, turned))]
+    left, right = [f"R.permute_dims({n})" if t else n for n, t in (("x", left_turned), ("w", turned))]
+    wide = ', out_dtype="int32"' if dtype == "int8" else ""
+    types = {name: f'{a.shape!r}, "{dtype}"' for name, a in zip("xw", given)}
+    found = computed(graph_module(f"R.matmul({left}, {right}{wide})", **types), *given)
     np.testing.assert_array_equal(found.astype("float64"), x.astype("float64") @ w.astype("float64"))
 
 

@@ -21,7 +21,7 @@ MATRIX, ROW = (64, 1024), (1024,)
 CONV, RELU_CONV = "R.nn.conv2d(a, b{})", "R.nn.relu(R.nn.conv2d(a, b{}))"
 NHWC = ', data_layout="NHWC", kernel_layout="OHWI", out_dtype="float16"'
 POOL = "R.nn.{}_pool2d(a, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))"
-TURNED = "R.matmul(a, R.permute_dims(b))"
+TURNED, LEFT_TURNED = "R.matmul(a, R.permute_dims(b))", "R.matmul(R.permute_dims(a), b)"
 PROGRAMS: dict[str, tuple[str, tuple[Param, ...]]] = {
     "elementwise": ("R.nn.gelu(R.add(a, b))", (MATRIX, ROW)),
     "where": ("R.where(R.greater(a, R.const(0.0)), a, b)", ((64, 256), (64, 256))),
@@ -74,12 +74,21 @@ PROGRAMS: dict[str, tuple[str, tuple[Param, ...]]] = {
     "sixteen_rows": ("R.matmul(a, b)", ((16, 256, "float16"), (256, 256, "float16"))),
     "few_rows_float32": ("R.matmul(a, b)", ((4, 512), (512, 512))),
     "few_rows_float32_turned": (TURNED, ((4, 512), (512, 512))),
+    "few_rows_of_columns": (LEFT_TURNED, ((512, 8, "float16"), (512, 512, "float16"))),
+    "few_rows_of_columns_float32": (LEFT_TURNED, ((512, 4), (512, 512))),
+    "few_columns": ("R.matmul(a, b)", ((512, 512, "float16"), (512, 8, "float16"))),
+    "few_columns_float32": ("R.matmul(a, b)", ((512, 512), (512, 4))),
+    "few_columns_turned": (TURNED, ((512, 512), (4, 512))),
+    "few_columns_of_columns": (LEFT_TURNED, ((512, 512), (512, 4))),
+    "one_column": ("R.matmul(a, b)", ((512, 512, "float16"), (512, 1, "float16"))),
+    "sort": ("R.sort(a, axis=1)", ((8, 300),)),
+    "topk": ("R.topk(a, k=8, axis=1)", ((8, 1000),)),
     "attention": ("R.nn.attention(a, b, c)", ((1, 64, 2, 64, "float16"),) * 3),
     "attention_step": ("R.nn.attention(a, b, c)", ((1, 1, 2, 64, "float16"), *[(1, 256, 2, 64, "float16")] * 2)),
 }  # fmt: skip
 ON_HOPPER = [
     "channels_last", "first_layer", "product_float16", "product_bias", "product_int8", "sixteen_rows", "few_rows", "few_rows_by_columns",
-    "attention",
+    "few_columns", "attention",
 ]  # fmt: skip
 """Programs whose kernels are others there."""
 ENDS = 1.05
@@ -98,6 +107,13 @@ class Spared(NamedTuple):
 WINDOWS = Spared("global", "load", 2.3, "neighbouring results are made of every second pixel")
 WEIGHTS = Spared("global", "load", 1.6, "results of several channels beside each other take a weight of each")
 NARROW = Spared("global", "store", 2.3, "a block has fewer columns than a segment, and writes all of them")
+OWN_STEPS = Spared(
+    "global",
+    "load",
+    2.1,
+    "a lane has neighbouring steps of the large operand, whose rows of the small one are not neighbours",
+)
+BY_VALUE = Spared("global", "", 4.1, "elements are read and written where their order says")
 EXCEPTIONS = {
     "max_pool": WINDOWS,
     "mean_pool": WINDOWS,
@@ -107,6 +123,10 @@ EXCEPTIONS = {
     "first_layer": Spared("global", "load", 1.3, "pixels of three channels: the rows of a window are runs of 42 bytes"),
     "few_rows": NARROW,
     "few_rows_float32_turned": NARROW,
+    "few_columns": OWN_STEPS,
+    "few_columns_float32": OWN_STEPS,
+    "sort": BY_VALUE,
+    "topk": BY_VALUE,
     "product_turned": Spared(
         "shared", "store", 4, "lines are read whole, and one column of a tile that is read in vectors of four lies in a quarter of the banks"
     ),

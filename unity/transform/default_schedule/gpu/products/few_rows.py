@@ -12,6 +12,7 @@ Not here: what a block does (`lane_work.py`, `lane_sums.py`, `lane_matrices.py`)
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace as with_fields
 from typing import NamedTuple
 
@@ -191,9 +192,8 @@ def _work(product: Product, rows: int, is_swapped: bool, gpu: GpuMachine) -> Wor
         side = with_fields(side, width=min(side.width, choose(product.stage.block, "width", (2, 4, 8, 16), wide)))
     tile = _by_steps(product, side, rows, gpu, form) if side.by_steps else _by_columns(product, side, rows, gpu, form)
     work = Work(product, side, small_side, tile, is_swapped)
-    while small_side.width > 1 and work.run % small_side.width:
-        small_side = with_fields(small_side, width=small_side.width // 2)
-    work = with_fields(work, small=small_side if small_side.by_steps else with_fields(small_side, width=1))
+    length = work.run if small_side.by_steps else 1 if tile.form else tile.rows
+    work = with_fields(work, small=with_fields(small_side, width=math.gcd(small_side.width, length)))
     large_regs = registers(f"{product.name}_large_regs", side.buffer.dtype.name, work.large_count)
     small_regs = registers(f"{product.name}_small_regs", small_side.buffer.dtype.name, work.small_count)
     large = with_fields(side, buffer=large_regs)

@@ -108,6 +108,16 @@ class Work:
         return self.tile.ahead if self.large.by_steps else 1
 
     @property
+    def small_steps(self) -> int:
+        """Neighbouring steps of the small operand that are read at once."""
+        return self.small.width if self.small.by_steps else 1
+
+    @property
+    def small_rows(self) -> int:
+        """Neighbouring rows of the small operand that are read at once."""
+        return 1 if self.small.by_steps else self.small.width
+
+    @property
     def steps(self) -> int:
         """Steps of a block in one k-tile."""
         return self.run * self.runs * self.tile.step_lanes * self.tile.step_warps
@@ -133,8 +143,10 @@ class Work:
         return self.tile.vectors * self.tile.ahead * self.large.width
 
     def small_index(self, run: Expr, row: Expr, step: Expr) -> Expr:
-        """Where the registers have a step of a run of a thread's row."""
+        """Where the registers have a step of a run of a thread's row: neighbours are what is read at once."""
         first = run if self.is_preloaded else const(0, INT)
+        if self.small_rows > 1:
+            return add(mul(add(mul(first, self.run), step), self.thread_rows), row)
         return add(mul(add(mul(first, self.thread_rows), row), self.run), step)
 
     def large_index(self, ahead: Expr, vector_at: Expr, lane: Expr) -> Expr:
@@ -243,14 +255,14 @@ def vector_index(work: Work, pos: Position, k_tile: Expr, number: Expr, piece: E
     """The number of the ``piece``-th vector of a thread's run of steps among all of the product. Lanes have neighbouring vectors of
     the large operand, or of the small one if steps are contiguous in that alone."""
     tile = work.tile
-    pieces = work.run // (work.large if work.large.by_steps else work.small).width
+    pieces = work.run // (work.large.width if work.large.by_steps else work.small_steps)
     first = add(mul(add(mul(k_tile, work.runs), number), tile.step_warps), pos.warps[1])
     return add(mul(add(mul(first, pieces), piece), tile.step_lanes), pos.lanes[1])
 
 
 def step_index(work: Work, pos: Position, k_tile: Expr, number: Expr, step: Expr) -> Expr:
     """A step of a thread's run among all of the product, where steps are not contiguous in the large operand."""
-    width = work.small.width
+    width = work.small_steps
     return add(mul(vector_index(work, pos, k_tile, number, quotient(step, width)), width), remainder(step, width))
 
 
@@ -287,25 +299,27 @@ def read_large(work: Work, pos: Position, k_tile: Expr, is_last: bool) -> Stmt:
 
 
 def read_small(work: Work, pos: Position, k_tile: Expr, number: Expr, is_last: bool) -> Stmt:
-    """Read a run of steps of each row of a thread; in the last k-tile some may hang over."""
+    """Read a run of steps of each row of a thread, in vectors of what is contiguous; in the last k-tile some may hang over."""
     side, tile = work.small, work.tile
-    pieces = work.run // side.width  # of a vector of the large operand, or of a run
+    pieces = work.run // work.small_steps  # of a vector of the large operand, or of a run
     exact = is_multiple(extent_of(side.axes), tile.rows) and (not tile.form or tile.rows % tile.column_lanes == 0)
 
-    def one(row: Expr, piece: Expr) -> Stmt:
+    def one(i: Expr, piece: Expr) -> Stmt:
         if work.large.by_steps:
             at = add(mul(vector_index(work, pos, k_tile, number, const(0, INT)), pieces), piece)
         else:
             at = vector_index(work, pos, k_tile, number, piece)
-        at = _clamp_step(work, at, side.width) if is_last else at
-        first = mul(piece, side.width)
-        line = add(pos.row, add(mul(row, tile.column_lanes), pos.lanes[0]) if tile.form else row)
-        line = line if exact else minimum(line, sub(extent_of(side.axes), 1))
+        at = _clamp_step(work, at, work.small_steps) if is_last else at
+        row, first = mul(i, work.small_rows), mul(piece, work.small_steps)
+        own = add(mul(row, tile.column_lanes), pos.lanes[0]) if tile.form else i
+        line = add(quotient(pos.row, work.small_rows), own)
+        line = line if exact else minimum(line, sub(floordiv(extent_of(side.axes), work.small_rows), 1))
         along, across = (at, line) if side.by_steps else (line, at)
         guard = step_in_bounds(work, pos, k_tile, number, first) if is_last and tile.form else None
         return _read(work, side, pos, along, across, work.small_index(number, row, first), guard)
 
-    return loop("i", work.thread_rows, lambda row: loop("piece", pieces, lambda piece: one(row, piece)))
+    rows = work.thread_rows // work.small_rows
+    return loop("i", rows, lambda row: loop("piece", pieces, lambda piece: one(row, piece)))
 
 
 def _clamp_step(work: Work, at: Expr, width: int) -> Expr:
@@ -343,6 +357,8 @@ def staged_column(work: Work, row: Expr, column: Expr) -> Expr:
     number = quotient(remainder(row, ROWS), beside)
     low = 2 * work.by_column  # the lanes of a row lie in the two bits from here on
     places = add(remainder(number, low), mul(quotient(number, low), 4 * low))
+    if work.is_swapped:  # a warp reads four columns of each of the rows
+        places = add(places, mul(remainder(number, min(low, 4)), max(low, 4)))
     return intrinsic("bitwise_xor", column, places)
 
 
