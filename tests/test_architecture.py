@@ -7,6 +7,8 @@ import builtins
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 from functools import cache
 from inspect import ismodule
 from pathlib import Path
@@ -258,6 +260,20 @@ def test_a_lazy_name_is_no_module_of_its_package() -> None:
             f"{package.__name__}.{x}" for x in own.intersection(package.__all__) if not ismodule(package.__getattr__(x))
         ]
     assert not wrong, wrong
+
+
+def test_every_pass_has_its_name() -> None:
+    """A pass that stands neither in a pipeline nor among the names of ``unity.transform`` would be found by nobody."""
+    written = set()
+    for path in [p for p in FILES if p.relative_to(PACKAGE).parts[0] == "transform" or p.parent.name == "passes"]:
+        for node in [n for n in nodes(path) if isinstance(n, ast.FunctionDef)]:
+            made = [d for d in node.decorator_list if isinstance(d, ast.Call) and ast.unparse(d.func).endswith("_pass")]
+            named = [ast.literal_eval(word.value) for d in made for word in d.keywords if word.arg == "name"]
+            written |= {*named} if named else {node.name for _ in made}
+    listed = subprocess.run(
+        [sys.executable, "-m", "unity", "opt", "--list"], capture_output=True, text=True, check=True
+    )
+    assert len(written) > 90 and written - {line.split()[0] for line in listed.stdout.splitlines()} == set()
 
 
 def test_no_import_cycles() -> None:

@@ -15,7 +15,7 @@ from unity.ffi.targets.target import Target
 from unity.ir import IRModule
 from unity.script import parse, script
 from unity.target.cpu.codegen import write_module
-from unity.transform.all_passes import PASSES
+from unity.transform import PASSES
 from unity.transform.infra.passes import Instrument, Pass, PassContext, Pipeline
 from unity.transform.relax.pipeline import GRAPH_PIPELINE, PLAN_PIPELINE, SCHEDULE_PIPELINE
 from unity.transform.tir.pipeline import CPU_PIPELINE

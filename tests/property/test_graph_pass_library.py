@@ -21,8 +21,7 @@ from unity.ir.structural import first_difference
 from unity.ir.verifier.verifier import violations
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.transform import DEFAULT_PIPELINE, CheckInstrument
-from unity.transform.all_passes import PASSES
+from unity.transform import DEFAULT_PIPELINE, PASSES, CheckInstrument
 from unity.transform.infra.passes import Pass, PassContext, Pipeline
 from unity.transform.tir.pipeline import CPU_PIPELINE
 

@@ -24,8 +24,7 @@ from ..script.printer.show import script
 from ..script.upgrade import upgrade
 from ..support.errors import OptionError, ScriptError, UnityError, suggest
 from ..support.lazy import load
-from ..transform.all_passes import PASSES
-from ..transform.infra.passes import Pipeline
+from ..transform.infra.passes import PASSES, Pipeline
 from ..version import VERSION
 
 FINE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -154,6 +153,7 @@ def errors_of(file: str) -> list[UnityError]:
 def run_opt(options: argparse.Namespace) -> int:
     """``opt``: a pipeline over a module."""
     if options.list:
+        load("names")
         for name in sorted(PASSES):
             lines = PASSES[name].doc.strip().splitlines()
             print(f"{name:32} {lines[0] if lines else ''}".rstrip())

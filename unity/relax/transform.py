@@ -17,10 +17,10 @@ from ..support.arguments import checked, make_public, public
 from ..support.errors import PassError, suggest
 from ..support.lazy import absent_names, lazy_names
 from ..transform import DEFAULT_PIPELINE, Pipeline
-from ..transform.all_passes import PASSES
 from ..transform.infra.context import OTHER_NAMES
 from ..transform.infra.passes import Pass, dataflowblock_pass, function_pass, module_pass
 from ..transform.relax.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
+from .all_passes import PASSES
 from .mutator import PyExprMutator
 
 Rules = Mapping[str, Callable[[BlockBuilder, Call], Expr]]

@@ -130,10 +130,3 @@ class OtherPaths(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Put the module in the place of the empty one that the import made."""
         sys.modules[module.__name__] = importlib.import_module(self.name(module.__name__))
-
-
-def import_all(*packages: ModuleType) -> None:
-    """Import every module that lies in packages and in their folders."""
-    for package in packages:
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            importlib.import_module(found.name)

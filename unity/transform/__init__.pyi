@@ -1,6 +1,21 @@
 """The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
 
-from .all_passes import PASSES as PASSES
+from ..relax.all_passes import PASSES as PASSES
+from ..relax.passes.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
+from ..relax.passes.alter_op_impl import alter_op_impl as alter_op_impl
+from ..relax.passes.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul
+from ..relax.passes.compute_prim_value import compute_prim_value as compute_prim_value
+from ..relax.passes.dataflow_use_inplace_calls import dataflow_use_inplace_calls as dataflow_use_inplace_calls
+from ..relax.passes.decompose_ops import (
+    decompose_ops_for_inference as decompose_ops_for_inference,
+    decompose_ops_for_training as decompose_ops_for_training,
+)
+from ..relax.passes.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
+from ..relax.passes.lazy_transform_params import lazy_transform_params as lazy_transform_params
+from ..relax.passes.lift_transform_params import lift_transform_params as lift_transform_params
+from ..relax.passes.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
+from ..relax.passes.remove_purity_checking import remove_purity_checking as remove_purity_checking
+from ..relax.passes.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
 from .infra.passes import (
     DumpInstrument as DumpInstrument,
     Instrument as Instrument,
@@ -17,15 +32,8 @@ from .infra.passes import (
     prim_func_pass as prim_func_pass,
     traced_passes as traced_passes,
 )
-from .relax.algebra.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
 from .relax.algebra.attend_in_place import attend_in_place as attend_in_place
 from .relax.algebra.canonicalize import canonicalize as canonicalize
-from .relax.algebra.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul
-from .relax.algebra.compute_prim_value import compute_prim_value as compute_prim_value
-from .relax.algebra.decompose_ops import (
-    decompose_ops_for_inference as decompose_ops_for_inference,
-    decompose_ops_for_training as decompose_ops_for_training,
-)
 from .relax.algebra.eliminate_common_subexpr import eliminate_common_subexpr as eliminate_common_subexpr
 from .relax.algebra.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d as fold_batch_norm_to_conv2d
 from .relax.algebra.fold_constant import fold_constant as fold_constant
@@ -57,15 +65,10 @@ from .relax.interprocedural.normalize_global_var import (
     attach_global_symbol as attach_global_symbol,
     normalize_global_var as normalize_global_var,
 )
-from .relax.interprocedural.remove_purity_checking import remove_purity_checking as remove_purity_checking
-from .relax.layout.alter_op_impl import alter_op_impl as alter_op_impl
 from .relax.layout.convert_layout import convert_layout as convert_layout
 from .relax.layout.image_lines import image_lines as image_lines
-from .relax.layout.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
-from .relax.layout.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
 from .relax.layout.winograd import winograd as winograd
 from .relax.lowering.legalize_ops import legalize_ops as legalize_ops
-from .relax.memory.dataflow_use_inplace_calls import dataflow_use_inplace_calls as dataflow_use_inplace_calls
 from .relax.memory.kill_after_last_use import kill_after_last_use as kill_after_last_use
 from .relax.memory.lower_call_dps import lower_call_dps as lower_call_dps
 from .relax.memory.plan_memory import lower_alloc_tensor as lower_alloc_tensor, plan_memory as plan_memory
@@ -83,9 +86,6 @@ from .relax.params.bind_params import (
     bundle_model_params as bundle_model_params,
     update_param_type as update_param_type,
 )
-from .relax.params.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
-from .relax.params.lazy_transform_params import lazy_transform_params as lazy_transform_params
-from .relax.params.lift_transform_params import lift_transform_params as lift_transform_params
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
 from .relax.precision.quantize_weights import quantize_weights as quantize_weights
 from .relax.precision.shift_signed_data import shift_signed_data as shift_signed_data

@@ -1,1 +1,1 @@
-"""Passes that compute less by the meaning of operators: common values, constants, products in another order."""
+"""Passes that compute less by the meaning of operators: common values, constants, attention in one step."""

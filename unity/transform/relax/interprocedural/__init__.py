@@ -1,1 +1,1 @@
-"""Passes over functions as a whole: names, closures, inlining, signatures, purity."""
+"""Passes over functions as a whole: names, closures, inlining, signatures."""

@@ -1,1 +1,1 @@
-"""Passes over what a function is given: weights bound, lifted, bundled or fetched late; symbolic sizes bound."""
+"""Passes over what a function is given: weights bound or bundled, their types changed; symbolic sizes bound."""

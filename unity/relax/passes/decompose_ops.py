@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ....ir.expr import Call, ShapeExpr, Tuple
-from ....ir.function import Function
-from ....ir.module import IRModule
-from ....ir.relation import dims
-from ....ir.types import Expr, TensorType
-from ....op.common.channels_last import rank_of
-from ....op.common.lowering import SMALL_FLOATS
-from ....op.common.table import R, constant
-from ....op.common.type_rules import axis_attr, bool_attr
-from ....op.elementwise import unary as elementwise
-from ....op.elementwise.binary import add, divide, multiply, subtract
-from ....op.manipulate import create, manipulate
-from ....op.nn.norm import norm_axes, statistics_axes
-from ....op.reduction import reduce
-from ...infra.passes import module_pass
-from ..normalize.dead_code import require_functions
-from ..rewriting.graph_rewriter import rewrite_calls
+from ...ir.expr import Call, ShapeExpr, Tuple
+from ...ir.function import Function
+from ...ir.module import IRModule
+from ...ir.relation import dims
+from ...ir.types import Expr, TensorType
+from ...op.common.channels_last import rank_of
+from ...op.common.lowering import SMALL_FLOATS
+from ...op.common.table import R, constant
+from ...op.common.type_rules import axis_attr, bool_attr
+from ...op.elementwise import unary as elementwise
+from ...op.elementwise.binary import add, divide, multiply, subtract
+from ...op.manipulate import create, manipulate
+from ...op.nn.norm import norm_axes, statistics_axes
+from ...op.reduction import reduce
+from ...transform.infra.passes import module_pass
+from ...transform.relax.normalize.dead_code import require_functions
+from ...transform.relax.rewriting.graph_rewriter import rewrite_calls
 
 Rule = Callable[[Call], "Expr | None"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from ....ir.expr import (
+from ...ir.expr import (
     Binding,
     BindingBlock,
     Call,
@@ -26,19 +26,19 @@ from ....ir.expr import (
     Var,
     VarBinding,
 )
-from ....ir.function import Function, seq_body
-from ....ir.infer import is_pure_call
-from ....ir.module import IRModule
-from ....ir.node import replace
-from ....ir.structural import structural_equal
-from ....ir.types import TensorType, TupleType
-from ....ir.walk import Rewriter, free_vars, fresh_copy
-from ....op.common.table import R
-from ....support.errors import PassError
-from ...infra.passes import module_pass
-from ..analysis.mutable_vars import changed_vars
-from ..analysis.value_key import value_key
-from ..rewriting.graph_rewriter import join_blocks, without
+from ...ir.function import Function, seq_body
+from ...ir.infer import is_pure_call
+from ...ir.module import IRModule
+from ...ir.node import replace
+from ...ir.structural import structural_equal
+from ...ir.types import TensorType, TupleType
+from ...ir.walk import Rewriter, free_vars, fresh_copy
+from ...op.common.table import R
+from ...support.errors import PassError
+from ...transform.infra.passes import module_pass
+from ...transform.relax.analysis.mutable_vars import changed_vars
+from ...transform.relax.analysis.value_key import value_key
+from ...transform.relax.rewriting.graph_rewriter import join_blocks, without
 
 
 def _static(var: Var) -> bool:

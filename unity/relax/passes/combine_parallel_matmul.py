@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....ir.analysis import var_to_value
-from ....ir.expr import BindingBlock, Call, Constant, IntImm, TupleGetItem, Var, VarBinding
-from ....ir.function import Function
-from ....ir.relation import Answer, dims, same_dim
-from ....ir.types import Expr, TensorType
-from ....op.common.table import R
-from ....op.linalg.products import matmul
-from ....op.manipulate.slicing import concat, split
-from ...infra.passes import function_pass
-from ..analysis.mutable_vars import changed_vars
-from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
+from ...ir.analysis import var_to_value
+from ...ir.expr import BindingBlock, Call, Constant, IntImm, TupleGetItem, Var, VarBinding
+from ...ir.function import Function
+from ...ir.relation import Answer, dims, same_dim
+from ...ir.types import Expr, TensorType
+from ...op.common.table import R
+from ...op.linalg.products import matmul
+from ...op.manipulate.slicing import concat, split
+from ...transform.infra.passes import function_pass
+from ...transform.relax.analysis.mutable_vars import changed_vars
+from ...transform.relax.rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 
 
 class _Group:

@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.buffer import Buffer
-from ....ir.build import is_int
-from ....ir.expr import Binding, Call, Constant, DataflowBlock, GlobalVar, Tuple, Var, VarBinding
-from ....ir.function import PrimFunc, is_marked
-from ....ir.module import IRModule
-from ....ir.node import replace
-from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, Block, BufferStore, DeclBuffer
-from ....ir.structural import structural_equal
-from ....ir.types import Expr, TensorType
-from ....ir.walk import Rewriter, collect, free_vars, fresh_copy
-from ....op.common.table import R
-from ....te.kernel_table import KernelTable
-from ...infra.passes import module_pass
+from ...ir.buffer import Buffer
+from ...ir.build import is_int
+from ...ir.expr import Binding, Call, Constant, DataflowBlock, GlobalVar, Tuple, Var, VarBinding
+from ...ir.function import PrimFunc, is_marked
+from ...ir.module import IRModule
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad
+from ...ir.stmt import AllocBuffer, Block, BufferStore, DeclBuffer
+from ...ir.structural import structural_equal
+from ...ir.types import Expr, TensorType
+from ...ir.walk import Rewriter, collect, free_vars, fresh_copy
+from ...op.common.table import R
+from ...te.kernel_table import KernelTable
+from ...transform.infra.passes import module_pass
 
 
 def _at_start(buffer: Buffer) -> bool:

@@ -7,18 +7,18 @@ sizes of at least 1, and the other way round. ``a`` and ``b`` have rank 2, ``x``
 
 from __future__ import annotations
 
-from ....arith.analyzer import Analyzer
-from ....ir.analysis import used_symbols
-from ....ir.expr import Call, ShapeExpr
-from ....ir.function import Function
-from ....ir.relation import dims
-from ....ir.types import Expr
-from ....op.common.table import R
-from ....op.common.type_rules import product
-from ....op.linalg.products import matmul
-from ...infra.passes import function_pass
-from ..analysis.use_def import Definitions
-from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
+from ...arith.analyzer import Analyzer
+from ...ir.analysis import used_symbols
+from ...ir.expr import Call, ShapeExpr
+from ...ir.function import Function
+from ...ir.relation import dims
+from ...ir.types import Expr
+from ...op.common.table import R
+from ...op.common.type_rules import product
+from ...op.linalg.products import matmul
+from ...transform.infra.passes import function_pass
+from ...transform.relax.analysis.use_def import Definitions
+from ...transform.relax.rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 
 def _work(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> Expr:

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Call, FloatImm, GlobalVar, IntImm, Var
-from ....ir.function import Function, PrimFunc
-from ....ir.module import IRModule
-from ....ir.node import replace
-from ....ir.stmt import Return
-from ....ir.types import Expr, PrimType
-from ....ir.walk import free_vars, fresh_copy
-from ....support.errors import PassError
-from ....te.kernel_table import KernelTable
-from ...infra.passes import module_pass
-from ..rewriting.graph_rewriter import GraphRewriter
+from ...ir.expr import Call, FloatImm, GlobalVar, IntImm, Var
+from ...ir.function import Function, PrimFunc
+from ...ir.module import IRModule
+from ...ir.node import replace
+from ...ir.stmt import Return
+from ...ir.types import Expr, PrimType
+from ...ir.walk import free_vars, fresh_copy
+from ...support.errors import PassError
+from ...te.kernel_table import KernelTable
+from ...transform.infra.passes import module_pass
+from ...transform.relax.rewriting.graph_rewriter import GraphRewriter
 
 _LEAVES = (Var, IntImm, FloatImm)
 _HINT = "compute_symbolic_expr"

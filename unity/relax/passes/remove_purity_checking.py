@@ -6,12 +6,12 @@ Rewrite: ``R.call_pure_packed(f, x)`` -> ``R.call_packed(f, x)``, ``R.call_inpla
 
 from __future__ import annotations
 
-from ....ir.expr import Call, op
-from ....ir.function import Function
-from ....op.common.table import R
-from ....support.errors import PassError
-from ...infra.passes import function_pass
-from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
+from ...ir.expr import Call, op
+from ...ir.function import Function
+from ...op.common.table import R
+from ...support.errors import PassError
+from ...transform.infra.passes import function_pass
+from ...transform.relax.rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 _UNWRAPPED = {
     R.call_pure_packed.name: R.call_packed.name,

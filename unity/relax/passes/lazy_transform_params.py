@@ -11,21 +11,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.build import const
-from ....ir.expr import Call, ExternFunc, StringImm, Tuple, Var, VarBinding
-from ....ir.function import Function, seq_body
-from ....ir.module import IRModule
-from ....ir.names import NameSupply
-from ....ir.node import replace
-from ....ir.types import OBJECT, VOID_TYPE, Expr, TupleType
-from ....ir.walk import used_vars
-from ....op.common.table import R
-from ....support.errors import PassError
-from ...infra.passes import module_pass
-from ..algebra.canonicalize import canonicalize
-from ..normalize.convert_to_dataflow import to_non_dataflow
-from ..normalize.dead_code import clean_function
-from .bind_params import with_head
+from ...ir.build import const
+from ...ir.expr import Call, ExternFunc, StringImm, Tuple, Var, VarBinding
+from ...ir.function import Function, seq_body
+from ...ir.module import IRModule
+from ...ir.names import NameSupply
+from ...ir.node import replace
+from ...ir.types import OBJECT, VOID_TYPE, Expr, TupleType
+from ...ir.walk import used_vars
+from ...op.common.table import R
+from ...support.errors import PassError
+from ...transform.infra.passes import module_pass
+from ...transform.relax.algebra.canonicalize import canonicalize
+from ...transform.relax.normalize.convert_to_dataflow import to_non_dataflow
+from ...transform.relax.normalize.dead_code import clean_function
+from ...transform.relax.params.bind_params import with_head
 from .lazy_params import with_loads, with_stores
 
 

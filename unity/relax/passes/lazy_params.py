@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ....ir.binders import bound_symbols
-from ....ir.build import const
-from ....ir.expr import Binding, BindingBlock, Call, MatchCast, SeqExpr, StringImm, Tuple, Var, VarBinding
-from ....ir.function import Function, seq_body
-from ....ir.names import NameSupply
-from ....ir.node import replace
-from ....ir.relation import erase
-from ....ir.types import OBJECT, VOID_TYPE, Expr, FuncType, prim_type
-from ....ir.walk import free_vars, used_vars
-from ...infra.passes import function_pass
-from ..rewriting.graph_rewriter import join_blocks
+from ...ir.binders import bound_symbols
+from ...ir.build import const
+from ...ir.expr import Binding, BindingBlock, Call, MatchCast, SeqExpr, StringImm, Tuple, Var, VarBinding
+from ...ir.function import Function, seq_body
+from ...ir.names import NameSupply
+from ...ir.node import replace
+from ...ir.relation import erase
+from ...ir.types import OBJECT, VOID_TYPE, Expr, FuncType, prim_type
+from ...ir.walk import free_vars, used_vars
+from ...transform.infra.passes import function_pass
+from ...transform.relax.rewriting.graph_rewriter import join_blocks
 
 _INT64 = prim_type("int64")
 

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.buffer import Buffer
-from ....ir.expr import Call, GlobalVar, IntImm, Tuple, Var
-from ....ir.function import PrimFunc
-from ....ir.module import IRModule
-from ....ir.node import replace
-from ....ir.relation import tensor_type
-from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, Block, BufferStore, SeqStmt, Stmt, seq
-from ....ir.types import VOID_TYPE, prim_type
-from ....ir.walk import collect, free_vars, fresh_copy, rewrite
-from ....op.building.call_inputs import kernel_call
-from ....op.common.table import R
-from ....te.kernel_table import KernelTable
-from ...infra.passes import module_pass
-from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, GlobalVar, IntImm, Tuple, Var
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...ir.node import replace
+from ...ir.relation import tensor_type
+from ...ir.scalar import BufferLoad
+from ...ir.stmt import AllocBuffer, Block, BufferStore, SeqStmt, Stmt, seq
+from ...ir.types import VOID_TYPE, prim_type
+from ...ir.walk import collect, free_vars, fresh_copy, rewrite
+from ...op.building.call_inputs import kernel_call
+from ...op.common.table import R
+from ...te.kernel_table import KernelTable
+from ...transform.infra.passes import module_pass
+from ...transform.relax.rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 ANNOTATIONS = ("meta_schedule.layout_rewrite_preproc", "layout_rewrite_preproc")
 

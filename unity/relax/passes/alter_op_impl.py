@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....arith.index_map import IndexMap, index_map
-from ....ir.expr import Call, GlobalVar, Tuple, TupleGetItem
-from ....ir.function import PrimFunc
-from ....ir.module import IRModule
-from ....ir.relation import dims, tensor_type
-from ....ir.types import Expr, TensorType, TupleType, Type
-from ....op.common.table import R
-from ....op.manipulate.layout import layout_transform, mapped_shape
-from ....op.manipulate.slicing import strided_slice
-from ....support.errors import PassError
-from ....te.kernel_table import KernelTable
-from ...infra.passes import module_pass
-from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
+from ...arith.index_map import IndexMap, index_map
+from ...ir.expr import Call, GlobalVar, Tuple, TupleGetItem
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...ir.relation import dims, tensor_type
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ...op.common.table import R
+from ...op.manipulate.layout import layout_transform, mapped_shape
+from ...op.manipulate.slicing import strided_slice
+from ...support.errors import PassError
+from ...te.kernel_table import KernelTable
+from ...transform.infra.passes import module_pass
+from ...transform.relax.rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 Layout = IndexMap | Callable[..., Any] | None
 

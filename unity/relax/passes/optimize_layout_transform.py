@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....arith.analyzer import Analyzer
-from ....arith.index_map import IndexMap
-from ....ir.buffer import Range
-from ....ir.build import const
-from ....ir.expr import Call, Var
-from ....ir.function import Function
-from ....ir.relation import Answer, dims, same_dims
-from ....ir.types import Expr
-from ....ir.walk import substitute
-from ....op.common.table import R
-from ....op.common.type_rules import attr
-from ....op.manipulate.layout import layout_transform
-from ....support.errors import TypeRuleError
-from ...infra.passes import function_pass
-from ..analysis.mutable_vars import returned_vars
-from ..analysis.use_def import Definitions
-from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
+from ...arith.analyzer import Analyzer
+from ...arith.index_map import IndexMap
+from ...ir.buffer import Range
+from ...ir.build import const
+from ...ir.expr import Call, Var
+from ...ir.function import Function
+from ...ir.relation import Answer, dims, same_dims
+from ...ir.types import Expr
+from ...ir.walk import substitute
+from ...op.common.table import R
+from ...op.common.type_rules import attr
+from ...op.manipulate.layout import layout_transform
+from ...support.errors import TypeRuleError
+from ...transform.infra.passes import function_pass
+from ...transform.relax.analysis.mutable_vars import returned_vars
+from ...transform.relax.analysis.use_def import Definitions
+from ...transform.relax.rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 
 def _map_of(call: Call) -> IndexMap | None:
