@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
+from device_programs import graph_module
 from stages import lowered
 
 import unity
@@ -189,6 +191,29 @@ def main(a: T.handle, b: T.handle):
         b = unity.tensor(np.zeros((40, 37), "float16"), device=unity.cuda(0))
         unity.VirtualMachine(executable, unity.cuda(0))["main"](a, b)
         assert (b.numpy() == a.T).all()
+
+
+PARTS: list[tuple[str, Callable[..., Any]]] = [
+    ("R.concat([R.permute_dims(a), R.permute_dims(b)], axis=0)", lambda a, b: np.concatenate([a.T, b.T])),
+    ("R.concat([R.permute_dims(a), R.permute_dims(b)], axis=1)", lambda a, b: np.concatenate([a.T, b.T], 1)),
+    ("R.nn.pad(R.permute_dims(a), (16, 3, 0, 32))", lambda a, b: np.pad(a.T, ((16, 3), (0, 32)))),
+    ("R.strided_slice(R.permute_dims(a), [0, 1], [3, 7], [40, 40])", lambda a, b: a.T[3:40, 7:40]),
+    ("R.where(R.less(R.permute_dims(a), R.permute_dims(b)), R.permute_dims(a), R.const(1.0))", lambda a, b: np.where(a.T < b.T, a.T, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("expression, expected", PARTS)
+def test_transposes_read_what_there_is(expression: str, expected: Callable[..., Any]) -> None:
+    """A tile has elements that a condition of the program keeps from being read: they may lie outside of the operand."""
+    a, b = np.random.default_rng(0).standard_normal((2, 64, 50)).astype("float32")
+    executable = unity.compile(
+        graph_module(expression, a='(64, 50), "float32"', b='(64, 50), "float32"'), target="cuda"
+    )
+    with device_or_emulated() as gpu:
+        found = unity.VirtualMachine(executable, unity.cuda(0))["main"](a, b).numpy()
+        np.testing.assert_array_equal(found, expected(a, b))
+        assert gpu is None or not [site for site in gpu.traffic if site.transactions > 1.3 * site.ideal]
 
 
 TURNED = """

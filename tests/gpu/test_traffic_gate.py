@@ -44,6 +44,7 @@ PROGRAMS: dict[str, tuple[str, tuple[Param, ...]]] = {
     "cumsum_short": ("R.cumsum(a, axis=1)", ((64, 20),)),
     "transpose": ("R.permute_dims(a, axes=[1, 0])", ((64, 256, "float16"),)),
     "transpose_batch": ("R.permute_dims(a, axes=[2, 1, 0])", ((64, 8, 64),)),
+    "transpose_two": ("R.add(R.nn.silu(R.permute_dims(a)), R.permute_dims(b))", ((300, 64), (300, 64))),
     "max_pool": (POOL.format("max"), ((1, 16, 56, 56),)),
     "mean_pool": (POOL.format("avg"), ((1, 16, 28, 28),)),
     "pool_by_two": ("R.nn.max_pool2d(a, pool_size=(2, 2), strides=(2, 2))", ((1, 16, 14, 14),)),
@@ -82,6 +83,7 @@ PROGRAMS: dict[str, tuple[str, tuple[Param, ...]]] = {
     "few_columns_of_columns": (LEFT_TURNED, ((512, 512), (512, 4))),
     "one_column": ("R.matmul(a, b)", ((512, 512, "float16"), (512, 1, "float16"))),
     "sort": ("R.sort(a, axis=1)", ((8, 300),)),
+    "sort_across": ("R.argsort(a, axis=0)", ((300, 64),)),
     "topk": ("R.topk(a, k=8, axis=1)", ((8, 1000),)),
     "attention": ("R.nn.attention(a, b, c)", ((1, 64, 2, 64, "float16"),) * 3),
     "attention_step": ("R.nn.attention(a, b, c)", ((1, 1, 2, 64, "float16"), *[(1, 256, 2, 64, "float16")] * 2)),
@@ -126,6 +128,7 @@ EXCEPTIONS = {
     "few_columns": OWN_STEPS,
     "few_columns_float32": OWN_STEPS,
     "sort": BY_VALUE,
+    "sort_across": BY_VALUE,
     "topk": BY_VALUE,
     "product_turned": Spared(
         "shared", "store", 4, "lines are read whole, and one column of a tile that is read in vectors of four lies in a quarter of the banks"
