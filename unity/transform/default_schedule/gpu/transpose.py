@@ -2,8 +2,8 @@
 
 Rewrite: ``Y[i, j] = f(X[j, i])`` -> ``T[io, jo, ji, ii] = X[jo * 32 + ji, io * 32 + ii]`` and
 ``Y[i, j] = f(T[i // 32, j // 32, j % 32, i % 32])``. The threads of a warp read contiguous elements, then write contiguous ones; a
-padding word after each row of a tile puts their accesses in different banks. Each operand that is read so has a tile; of one that is
-longer or shorter than the result, a tile has what lies inside.
+padding word after each row of a tile puts their accesses in different banks. Each operand that is read so has a tile; of one that
+is longer or shorter than the result, a tile has what lies inside.
 """
 
 from __future__ import annotations
