@@ -15,12 +15,11 @@ from ..ir.types import Expr
 from ..op.building.block_builder import BlockBuilder
 from ..support.arguments import checked, make_public, public
 from ..support.errors import PassError, suggest
-from ..support.lazy import absent_names, lazy_names
+from ..support.lazy import absent_names, lazy_names, load
 from ..transform import DEFAULT_PIPELINE, Pipeline
 from ..transform.infra.context import OTHER_NAMES
-from ..transform.infra.passes import Pass, dataflowblock_pass, function_pass, module_pass
+from ..transform.infra.passes import PASSES, Pass, dataflowblock_pass, function_pass, module_pass
 from ..transform.relax.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
-from .all_passes import PASSES
 from .mutator import PyExprMutator
 
 Rules = Mapping[str, Callable[[BlockBuilder, Call], Expr]]
@@ -117,6 +116,7 @@ def find_pass(name: str, table: Mapping[str, str]) -> Callable[..., Pass]:
     if name not in table:
         close = suggest(name, table) or f"passes are: {', '.join(sorted(table))}"
         raise AttributeError(f"there is no pass {name}; {close}")
+    load("names")
     found, *arguments = table[name].split()
     options = {theirs: ours or theirs for theirs, _, ours in [a.partition("=") for a in arguments]}
     step = PASSES[found]

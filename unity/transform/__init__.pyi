@@ -1,6 +1,6 @@
 """The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
 
-from ..relax.all_passes import PASSES as PASSES
+from ..relax.names import PASSES as PASSES
 from ..relax.passes.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
 from ..relax.passes.alter_op_impl import alter_op_impl as alter_op_impl
 from ..relax.passes.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul
