@@ -77,19 +77,86 @@ def test_unknown_processors_are_refused(bad: str) -> None:
         build_kernels({}, Target(bad))
 
 
-def test_what_llvm_compiled_for_a_processor_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What it refuses is tried again by the next process."""
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """The modules that each process tries from now on, in a test that knows of none yet."""
     monkeypatch.setenv("UNITY_CACHE", str(tmp_path))
-    tried: list[str] = []
+    monkeypatch.setattr(processor, "_TRIED", {})
+    found: list[list[str]] = []
     plain = processor.probe_compilation
-    monkeypatch.setattr(processor, "probe_compilation", lambda *given: tried.append(given[0]) or plain(*given))
-    good = "declare float @llvm.fabs.f32(float)\ndefine float @f(float %x) {\n %y = call float @llvm.fabs.f32(float %x)\n ret float %y\n}\n"
+
+    def probe(texts: list[str], cpu: str, changes: str) -> tuple[int, str]:
+        found.append(texts)
+        return plain(texts, cpu, changes)
+
+    monkeypatch.setattr(processor, "probe_compilation", probe)
+    return found
+
+
+def test_what_llvm_compiled_for_a_processor_is_tried_once(
+    monkeypatch: pytest.MonkeyPatch, tried: list[list[str]]
+) -> None:
+    """What it refuses is tried again by the next process, and what comes after that in another; what ends the process is none of
+    the others' fault."""
+    good, other = [
+        f"define float @f(float %x) {{\n %y = call float @llvm.{name}.f32(float %x)\n ret float %y\n}}\n"
+        for name in ("fabs", "sqrt")
+    ]
     bad = "declare void @llvm.none()\ndefine void @f() {\n call void @llvm.none()\n ret void\n}\n"
+    fatal = "define void @f() {\n call void @llvm.x86.tilezero(i8 1)\n ret void\n}\n"
     for _ in range(2):
-        processor.compile_problem.cache_clear()
-        assert processor.compile_problem(good, "x86-64", "") == ""
-        assert "no such intrinsic" in processor.compile_problem(bad, "x86-64", "")
-    assert tried == [good, bad, bad]
+        monkeypatch.setattr(processor, "_TRIED", {})
+        for _ in range(2):
+            problems = processor.compile_problems([good, bad, fatal, other], "x86-64", "")
+            assert list(problems) == [bad, fatal]
+            assert "no such intrinsic" in problems[bad] and "no such intrinsic" not in problems[fatal]
+    assert tried == [[good, bad, fatal, other], [fatal, other], [other], [bad, fatal], [fatal]]
+
+
+TILES = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+amx-tile,+amx-bf16"
+
+
+def test_the_instructions_of_a_build_are_tried_in_one_process(tried: list[list[str]]) -> None:
+    """Numbers of tiles stand in what is tried; distances of lines do not, so that other sizes have nothing new."""
+    for n, k in ((64, 64), (96, 128)):
+        types = f'A: T.Buffer((64, {k}), "bfloat16"), B: T.Buffer(({k}, {n}), "bfloat16"), C: T.Buffer((64, {n}), "float32")'
+        unity.compile(unity.script.from_source(f"""
+@T.prim_func
+def main({types}):
+    for i, j, k in T.grid(64, {n}, {k}):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vi, vk]) * T.Cast("float32", B[vk, vj])
+"""), target=f"llvm -mattr={TILES}")  # fmt: skip
+    (texts,) = tried
+    assert sum(["tdpbf16ps" in text for text in texts]) == 4
+
+
+def test_wide_constants_that_have_to_be_constants(monkeypatch: pytest.MonkeyPatch, tried: list[list[str]]) -> None:
+    """Where LLVM refuses the module in which they are parameters, it tries those with the constants, and what it says of them counts."""
+    plain = processor.probe_compilation
+
+    def probe(texts: list[str], cpu: str, changes: str) -> tuple[int, str]:
+        return (
+            plain(texts, cpu, changes)
+            if "i64 %a2" not in texts[0]
+            else (0, "immarg operand has non-immediate parameter")
+        )
+
+    monkeypatch.setattr(processor, "probe_compilation", probe)
+    build = """
+@T.prim_func
+def main(A: T.Buffer((2,), "int64")):
+    A[0] = T.call_llvm_pure_intrin("int64", "llvm.fshl.i64", A[0], A[0], T.int64(5))
+    A[1] = T.call_llvm_pure_intrin("int64", "llvm.NAME.i64", A[0], A[0], T.int64(3))
+"""
+    unity.compile(unity.script.from_source(build.replace("NAME", "fshl")), target="llvm -mcpu=x86-64-v3")
+    (texts,) = tried
+    assert [text.count(f"i64 {size})") for text, size in zip(texts, (5, 3))] == [1, 1]
+    with pytest.raises(CodegenError, match=r"E527.*llvm\.none\.i64 with .* unknown intrinsic"):
+        unity.compile(unity.script.from_source(build.replace("NAME", "none")), target="llvm -mcpu=x86-64-v3")
 
 
 def test_named_processor_compiles() -> None:

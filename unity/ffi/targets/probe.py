@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 
 _START = """
 import json, sys
 import llvmlite.binding as b
-text, cpu, features = json.loads(sys.argv[1])
+given, cpu, features = json.load(sys.stdin)
 b.initialize_native_target(); b.initialize_native_asmprinter()
 def machine(cpu, features):
     return b.Target.from_triple(b.get_process_triple()).create_target_machine(cpu=cpu, features=features)
@@ -22,13 +23,15 @@ def read(text):
         sys.exit(str(error).strip())
 """
 _COMPILE = """
-module = read(text)
-if "; Unknown intrinsic" in str(module):
-    sys.exit("LLVM has no such intrinsic")
-machine(cpu, features).emit_object(module)
+for text in given:
+    module = read(text)
+    if "; Unknown intrinsic" in str(module):
+        sys.exit("LLVM has no such intrinsic")
+    machine(cpu, features).emit_object(module)
+    print(flush=True)
 """
 _FEATURES = """
-machine(cpu, features).emit_object(read(text))
+machine(cpu, features).emit_object(read(given))
 names = [item[1:] for item in b.get_host_cpu_features().flatten().split(",")]
 plain = "x86-64" if b.get_process_triple().startswith("x86_64") else "generic"
 parts, whole = [], " %x0 = add i32 %x, 0\\n"
@@ -45,10 +48,10 @@ print(json.dumps([name for k, name in enumerate(names) if f"@has{k}(" not in lef
 """
 
 
-def _run_probe(program: str, *given: str) -> tuple[str, str]:
+def _run_probe(program: str, *given: object) -> tuple[str, str]:
     """The output of a program, and why LLVM stopped or doubts ("" where it does not)."""
-    command = [sys.executable, "-c", _START + program, json.dumps(given)]
-    done = subprocess.run(command, capture_output=True, timeout=60)
+    command = [sys.executable, "-c", _START + program]
+    done = subprocess.run(command, input=json.dumps(given).encode(), capture_output=True, timeout=60)
     said = done.stdout.decode(errors="replace")
     lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     doubts = [line for line in lines if "is not a recognized" in line]
@@ -60,9 +63,12 @@ def _run_probe(program: str, *given: str) -> tuple[str, str]:
     return said, errors[0] if errors else "LLVM cannot translate it for this processor"
 
 
-def probe_compilation(text: str, cpu: str, changes: str) -> str:
-    """The reason why LLVM cannot compile a small module for a processor with features added or taken away, or ""."""
-    return _run_probe(_COMPILE, text, cpu, changes)[1]
+def probe_compilation(texts: Sequence[str], cpu: str, changes: str) -> tuple[int, str]:
+    """The number of small modules that one process compiled for a processor with features added or taken away, and the reason
+    why it did not compile the next, or "". Where LLVM only doubts, it compiled none."""
+    said, problem = _run_probe(_COMPILE, texts, cpu, changes)
+    done = said.count("\n")
+    return 0 if problem and done == len(texts) else done, problem
 
 
 def probe_features(cpu: str, changes: str) -> tuple[list[str], str]:

@@ -9,6 +9,7 @@ import ctypes
 import json
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from ...support.errors import CodegenError
 from ...support.optional import require
 from ..cache.cache_key import Key
-from ..cache.object_cache import cached
+from ..cache.object_cache import cached, object_cache
 from .llvm_binding import llvm_binding
 from .probe import probe_compilation, probe_features
 from .system import described_processor, system_features as features_of_system
@@ -144,13 +145,26 @@ def named_processor(cpu: str, changes: str) -> Processor:
     return Processor(cpu, changes, frozenset(features))
 
 
-@cache
-def compile_problem(text: str, cpu: str, changes: str) -> str:
-    """The reason why LLVM cannot compile a small module for a processor, or "", which is kept."""
-    key = Key("trial", text=text, cpu=cpu, changes=changes, tools=llvm_version())
-    return cached(
-        key, partial(probe_compilation, text, cpu, changes), lambda found: None if found else b"", bytes.decode
-    )
+_TRIED: dict[Key, str] = {}
+"""The reasons for which LLVM could not compile small modules, or "", as far as they were tried here or are known from before."""
+
+
+def compile_problems(texts: Sequence[str], cpu: str, changes: str) -> dict[str, str]:
+    """The small modules that LLVM cannot compile for a processor, with the reason. One process tries all that are new, and another
+    those after one that it refuses; that a module was compiled is kept."""
+    keys = {text: Key("trial", text=text, cpu=cpu, changes=changes, tools=llvm_version()) for text in texts}
+    store = object_cache()
+    _TRIED.update({key: "" for key in keys.values() if key not in _TRIED and store.load(key) is not None})
+    new = [text for text, key in keys.items() if key not in _TRIED]
+    while new:
+        done, problem = probe_compilation(new, cpu, changes)
+        for text in new[:done]:
+            _TRIED[keys[text]] = ""
+            store.store(keys[text], b"")
+        if problem:
+            _TRIED[keys[new[done]]] = problem
+        new = new[done + 1 :]
+    return {text: _TRIED[key] for text, key in keys.items() if _TRIED[key]}
 
 
 def lacking_features(needed: str) -> list[str]:

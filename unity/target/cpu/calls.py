@@ -7,7 +7,7 @@ import re
 from ...ffi.calls.kernel_calls import BRIDGE
 from ...ffi.dtype import DataType
 from ...ffi.machine_code.engine import process_symbol
-from ...ffi.targets.processor import compile_problem
+from ...ffi.targets.processor import compile_problems
 from ...ffi.targets.target import processor_in_use
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
@@ -18,7 +18,7 @@ from ..llvm.indices import index
 from ..llvm.lltypes import llvm_type, memory_type, value_type
 from ..llvm.memory import strides_of
 from ..llvm.narrow import widen
-from ..llvm.writer import UNDEFINED, FunctionWriter
+from ..llvm.writer import UNDEFINED, FunctionWriter, ModuleWriter
 
 _I64, _F64 = DataType("int64"), DataType("float64")
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
@@ -75,15 +75,15 @@ def call_extern(w: FunctionWriter, call: Call) -> str:
 
 def _call_imported(w: FunctionWriter, call: Call, name: str) -> str:
     """A function of LLVM IR that the program imports, with exactly the types it is defined with."""
-    known = w.module.imported[name]
+    defined, params = w.module.imported[name]
     arguments = [_argument(w, a) for a in call.args[1:]]
     result = value_type(dtype_of(call))
-    if tuple([kind for kind, _ in arguments]) != known.params or (result != known.result and known.result != "void"):
-        given, wanted = ", ".join([kind for kind, _ in arguments]), ", ".join(known.params)
-        raise CodegenError("E450", f"{name} is {known.result} ({wanted}), called as {result} ({given})", call.span)
-    w.module.declare(f"@{name}", f"declare {known.result} @{name}({', '.join(known.params)})\n")
+    if tuple([kind for kind, _ in arguments]) != params or (result != defined and defined != "void"):
+        given, wanted = ", ".join([kind for kind, _ in arguments]), ", ".join(params)
+        raise CodegenError("E450", f"{name} is {defined} ({wanted}), called as {result} ({given})", call.span)
+    w.module.declare(f"@{name}", f"declare {defined} @{name}({', '.join(params)})\n")
     shown = ", ".join([f"{kind} {text}" for kind, text in arguments])
-    return w.call(known.result, f"@{name}", shown)
+    return w.call(defined, f"@{name}", shown)
 
 
 def _promoted(w: FunctionWriter, argument: tuple[str, str], expr: Expr) -> tuple[str, str]:
@@ -100,7 +100,7 @@ def _promoted(w: FunctionWriter, argument: tuple[str, str], expr: Expr) -> tuple
 
 
 def call_llvm(w: FunctionWriter, call: Call) -> str:
-    """An LLVM intrinsic by name (``llvm.`` optional, type suffix optional), tried out before it is used."""
+    """An LLVM intrinsic by name (``llvm.`` optional, type suffix optional), which ``try_intrinsics`` tries out."""
     name = called_name(call)
     name = name if name.startswith("llvm.") else f"llvm.{name}"
     if not _SYMBOL.match(name):
@@ -109,21 +109,31 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     result = dtype_of(call)
     kinds = [llvm_type(dtype_of(a)) for a in operands]
     texts = [native(w, w.value(a), dtype_of(a)) for a in operands]
-    constant = [type(a) is IntImm for a in operands]
     ty = llvm_type(result)
     w.module.small_floats |= any([kind.endswith(("half", "bfloat", "half>", "bfloat>")) for kind in [*kinds, ty]])
-    values = ", ".join([f"{k} {t if c else f'%a{i}'}" for i, (k, t, c) in enumerate(zip(kinds, texts, constant))])
-    params = ", ".join([f"{k} %a{i}" for i, (k, c) in enumerate(zip(kinds, constant)) if not c])
-    call_text = f"call {ty} @{name}({values})"
-    probe = f"define {ty} @probe({params}) {{\n" + (
-        f"  {call_text}\n  ret void\n}}\n" if ty == "void" else f"  %r = {call_text}\n  ret {ty} %r\n}}\n"
-    )
+    actual = [f"{k} {t}" for k, t in zip(kinds, texts)]
+
+    def alone(least: int) -> str:
+        """A module of this call. Constants of fewer bits stand in it, as an instruction may need them; others are parameters."""
+        params = {i: f"{k} %a{i}" for i, (k, a) in enumerate(zip(kinds, operands))
+                  if type(a) is not IntImm or a.ty.dtype.bits >= least}  # fmt: skip
+        values = ", ".join([params.get(i, given) for i, given in enumerate(actual)])
+        kept, result = ("", "") if ty == "void" else ("%r = ", " %r")
+        return f"define {ty} @probe({', '.join(params.values())}) {{\n  {kept}call {ty} @{name}({values})\n  ret {ty}{result}\n}}\n"
+
+    w.module.trials.setdefault(alone(65), (alone(64), f"{name} with ({', '.join(kinds)}) -> {ty}", call))
+    return from_native(w, w.call(ty, f"@{name}", ", ".join(actual)), result)
+
+
+def try_intrinsics(module: ModuleWriter) -> None:
+    """Have LLVM compile each call of an intrinsic alone for the processor in use. Raises CodegenError E527 for one that it
+    does not."""
     processor = processor_in_use()
-    problem = compile_problem(probe, processor.cpu, processor.changes)
-    if problem:
-        raise CodegenError("E527", f"{name} with ({', '.join(kinds)}) -> {ty}: {problem}", call.span)
-    actual = ", ".join([f"{k} {t}" for k, t in zip(kinds, texts)])
-    return from_native(w, w.call(ty, f"@{name}", actual), result)
+    refused = compile_problems([general for general, _, _ in module.trials.values()], processor.cpu, processor.changes)
+    with_constants = [text for text, (general, _, _) in module.trials.items() if general in refused]
+    for text, problem in compile_problems(with_constants, processor.cpu, processor.changes).items():
+        _, shown, call = module.trials[text]
+        raise CodegenError("E527", f"{shown}: {problem}", call.span)
 
 
 def without_arity(call: Call) -> list[Expr]:

@@ -36,6 +36,7 @@ from ..llvm.lltypes import value_type
 from ..llvm.math.library import scales_by_instruction
 from ..llvm.writer import I64, Emitters, FunctionWriter, Kernel, ModuleWriter
 from ..signature import find_symbols, kernel_signature, result_dtype
+from .calls import try_intrinsics
 from .emitters import CPU_EMITTERS
 from .half import conversion_functions, converts_half
 from .imported import linked, read_imported
@@ -84,6 +85,7 @@ def write_module(
         module.externs.update(dict.fromkeys(needed))
         module.small_floats = any(["half" in text or "bfloat" in text for text in texts])
         final = {name: _write_kernel(module, name, func) for name, func in functions.items()}
+        try_intrinsics(module)
     width = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits else ""
     names = "".join([linkage_ir(symbols[name], signature) for name, signature in final.items()])
     text = (

@@ -13,16 +13,16 @@ from typing import Any
 from ...ffi.machine_code.engine import process_symbol
 from ...ffi.machine_code.llvm import parse_ir
 from ...ffi.targets.llvm_binding import LLVM_LOCK
-from ...ffi.targets.processor import compile_problem, host_triple
+from ...ffi.targets.processor import compile_problems, host_triple
 from ...ffi.targets.target import processor_in_use
 from ...support.errors import CodegenError, FFIError
 from ..kernel_groups import Importer
-from ..llvm.writer import Imported
 
 
-def read_imported(texts: Mapping[str, Importer]) -> tuple[dict[str, Imported], list[str]]:
-    """The functions that texts define by name, and C functions they need. Raises CodegenError E450."""
-    defined: dict[str, Imported] = {}
+def read_imported(texts: Mapping[str, Importer]) -> tuple[dict[str, tuple[str, tuple[str, ...]]], list[str]]:
+    """The functions that texts define, by LLVM types of result and parameters, and C functions they need. Raises CodegenError
+    E450."""
+    defined: dict[str, tuple[str, tuple[str, ...]]] = {}
     needed: list[str] = []
     for text, at in texts.items():
         module = _parsed(text, at)
@@ -34,7 +34,7 @@ def read_imported(texts: Mapping[str, Importer]) -> tuple[dict[str, Imported], l
                         raise CodegenError("E450", f"{name} is defined twice, or a name of the compiler's", at.span)
                     kind = str(function.global_value_type)
                     result = kind[: kind.index("(")].strip()
-                    defined[name] = Imported(result, tuple([str(a.type) for a in function.arguments]))
+                    defined[name] = result, tuple([str(a.type) for a in function.arguments])
                 elif not name.startswith("llvm."):
                     needed.append(name)
     for name in needed:
@@ -49,9 +49,9 @@ def _parsed(text: str, at: Importer) -> Any:
     if "\0" in text:
         raise CodegenError("E450", "the imported LLVM IR contains a null character", at.span)
     processor = processor_in_use()
-    problem = compile_problem(text, processor.cpu, processor.changes)
-    if problem:
-        raise CodegenError("E450", f"LLVM does not take the imported IR: {problem}", at.span)
+    problems = compile_problems([text], processor.cpu, processor.changes)
+    if problems:
+        raise CodegenError("E450", f"LLVM does not take the imported IR: {problems[text]}", at.span)
     try:
         module = parse_ir(text)
     except FFIError as error:

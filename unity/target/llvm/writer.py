@@ -15,7 +15,7 @@ from ...arith.interval import Interval
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.expr import Var
+from ...ir.expr import Call, Var
 from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
@@ -65,14 +65,6 @@ class Emitters:
     """The function that gives heap memory back, and its text."""
 
 
-@dataclass(slots=True, frozen=True)
-class Imported:
-    """A function defined in imported text: LLVM types of its result and parameters."""
-
-    result: str
-    params: tuple[str, ...]
-
-
 @dataclass(slots=True)
 class Kernel:
     """The facts about one tensor program while it is written, parallel bodies included."""
@@ -117,8 +109,11 @@ class ModuleWriter:
     """The types, float16 or bfloat16, for which it has instructions that round float32 to them."""
     small_floats: bool = False
     """Code that came as it is computes with ``half`` or ``bfloat``."""
-    imported: dict[str, Imported] = field(default_factory=dict)
-    """Functions of LLVM IR that the programs import."""
+    imported: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Functions of LLVM IR that the programs import: LLVM types of result and parameters."""
+    trials: dict[str, tuple[str, str, Call]] = field(default_factory=dict)
+    """Calls of LLVM intrinsics by a small module of each, which LLVM has to compile before it sees this one. First the module in
+    which wide constants are parameters, so that it serves all of them; the call in words."""
     counter: int = 0
 
     def unique(self, hint: str) -> str:
