@@ -65,6 +65,8 @@ PROGRAMS: dict[str, tuple[str, tuple[Param, ...]]] = {
     "product": ("R.nn.relu(R.matmul(a, b))", ((128, 128), (128, 128))),
     "product_turned": (TURNED, ((64, 128), (64, 128))),
     "product_small": ("R.matmul(a, b)", ((24, 24), (24, 24))),
+    "product_of_any_size": ("R.matmul(a, b)", ((129, 64), (64, 131))),
+    "convolution_of_any_size": (RELU_CONV.format(", padding=(1, 1)"), ((1, 16, 14, 14), (64, 16, 3, 3))),
     "product_float16": ("R.nn.relu(R.matmul(a, b))", ((64, 128, "float16"), (128, 128, "float16"))),
     "product_bias": (f"R.nn.relu(R.add({TURNED}, c))", ((64, 128, "float16"), (128, 128, "float16"), (128, "float16"))),
     "product_int8": (TURNED[:-1] + ', out_dtype="int32")', ((64, 128, "int8"), (128, 128, "int8"))),
@@ -88,6 +90,8 @@ PROGRAMS: dict[str, tuple[str, tuple[Param, ...]]] = {
     "attention": ("R.nn.attention(a, b, c)", ((1, 64, 2, 64, "float16"),) * 3),
     "attention_step": ("R.nn.attention(a, b, c)", ((1, 1, 2, 64, "float16"), *[(1, 256, 2, 64, "float16")] * 2)),
 }  # fmt: skip
+ANY_SIZE = {"product_of_any_size": ("nk", "km"), "convolution_of_any_size": ("nchw", "ocrs")}
+"""The symbols in the shapes of programs of any size."""
 ON_HOPPER = [
     "channels_last", "first_layer", "product_float16", "product_bias", "product_int8", "sixteen_rows", "few_rows", "few_rows_by_columns",
     "few_columns", "attention",
@@ -115,6 +119,7 @@ OWN_STEPS = Spared(
     2.1,
     "a lane has neighbouring steps of the large operand, whose rows of the small one are not neighbours",
 )
+BY_ELEMENT = Spared("shared", "store", 2, "elements of a tile that are copied one by one lie in half of the banks")
 BY_VALUE = Spared("global", "", 4.1, "elements are read and written where their order says")
 EXCEPTIONS = {
     "max_pool": WINDOWS,
@@ -130,6 +135,8 @@ EXCEPTIONS = {
     "sort": BY_VALUE,
     "sort_across": BY_VALUE,
     "topk": BY_VALUE,
+    "product_of_any_size": BY_ELEMENT,
+    "convolution_of_any_size": BY_ELEMENT,
     "product_turned": Spared(
         "shared", "store", 4, "lines are read whole, and one column of a tile that is read in vectors of four lies in a quarter of the banks"
     ),
@@ -140,7 +147,8 @@ CASES = [(name, "sm_80") for name in PROGRAMS] + [(name, "sm_90a") for name in O
 def _traffic(name: str, arch: str) -> list[Any]:
     expression, params = PROGRAMS[name]
     types = [(p[:-1], p[-1]) if isinstance(p[-1], str) else (p, "float32") for p in params]
-    module = graph_module(expression, **{n: f'{shape!r}, "{dtype}"' for n, (shape, dtype) in zip("abc", types)})
+    shapes = [tuple(symbols) for symbols in ANY_SIZE.get(name, ())] or [shape for shape, _ in types]
+    module = graph_module(expression, **{n: f'{s!r}, "{dtype}"' for n, s, (_, dtype) in zip("abc", shapes, types)})
     executable = unity.compile(module, target=f"cuda -arch={arch}")
     rng = np.random.default_rng(0)
     arguments = [rng.integers(-2 if dtype != "int64" else 0, 3, shape).astype(dtype) for shape, dtype in types]

@@ -155,9 +155,7 @@ def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: 
     are gone through outside: a place and its guard serve all rows."""
     down, over = parts
     width = store_width(product) if over.piece == VECTOR else 1
-    if (
-        over.piece > width and type(extent_of(product.columns)) is IntImm
-    ):  # else there are no registers for the addresses
+    if over.piece > width:
         stores = _stores_by_lines(product, tile, parts, sums, pos)
         return stores if tile.step_groups == 1 else _reduce_groups(product, tile, sums, pos, stores)
     row_count, column_count = tile.thread_rows, tile.thread_columns // width
@@ -187,9 +185,13 @@ def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: 
 
         return column(j, inner)
 
-    columns_outside = len(product.columns) > max(1, len(product.rows))
-    stores = loop("j", column_count, by_columns) if columns_outside else loop("i", row_count, by_rows)
+    stores = loop("j", column_count, by_columns) if _columns_outside(product) else loop("i", row_count, by_rows)
     return stores if tile.step_groups == 1 else _reduce_groups(product, tile, sums, pos, stores)
+
+
+def _columns_outside(product: Product) -> bool:
+    """True if columns are gone through outside: their places are divisions. Else a row's address serves all of its columns."""
+    return len(product.columns) > max(1, len(product.rows))
 
 
 def _stores_by_lines(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, pos: Position) -> Stmt:
@@ -212,14 +214,20 @@ def _stores_by_lines(product: Product, tile: ThreadTile, parts: tuple[Part, Part
 
         return vector(piece, one)
 
-    def columns(j: Expr) -> Stmt:
-        place = floormod(pos.lane, line)
+    place = floormod(pos.lane, line)
+
+    def on_piece(j: Expr, body: Callable[[dict[Var, Expr], Expr | None], Stmt]) -> Stmt:
+        """A statement with the places of a lane's column, and the condition that it is one of the product."""
         first = replace(over, lane=const(0, INT)).at(mul(j, piece))
         at = Var("column", prim_type(INT))
-        places = {axis: Var(axis.name, prim_type(INT)) for axis in unravel(product.columns, at)}
-        guard = all_of(bound_checks(at, extent_of(product.columns), tile.columns))
+        values = unravel(product.columns, at)
+        places: dict[Var, Expr] = {axis: Var(axis.name, prim_type(INT)) for axis in values}
+        bound = [Bind(places[axis], value) for axis, value in values.items()]
+        made = body(places, all_of(bound_checks(at, extent_of(product.columns), tile.columns)))
+        return seq(Bind(at, sum_of(pos.column, first, place)), *bound, made)
 
-        def store(i: Expr, n: Expr) -> Stmt:
+    def lines(i: Expr, j: Expr, places: dict[Var, Expr], guard: Expr | None) -> Stmt:
+        def store(n: Expr) -> Stmt:
             number = add(mul(n, together), floordiv(pos.lane, line))
             value = buffer_load(
                 staging, pos.warp, number, piece_at(number, floordiv(place, piece)), floormod(place, piece)
@@ -232,14 +240,14 @@ def _stores_by_lines(product: Product, tile: ThreadTile, parts: tuple[Part, Part
 
             return on_row(product, tile.rows, add(pos.row, replace(down, lane=number).at(i)), write)
 
-        def rows(i: Expr) -> Stmt:
-            stores = loop("n", tile.row_lanes // together, lambda n: store(i, n))
-            return seq(_warp_sync(), stage(i, j), _warp_sync(), stores)
+        return seq(_warp_sync(), stage(i, j), _warp_sync(), loop("n", tile.row_lanes // together, store))
 
-        bound = [Bind(places[axis], value) for axis, value in unravel(product.columns, at).items()]
-        return seq(Bind(at, sum_of(pos.column, first, place)), *bound, loop("i", tile.thread_rows, rows))
-
-    return seq(AllocBuffer(staging), loop("j", tile.thread_columns // piece, columns))
+    rows, pieces = tile.thread_rows, tile.thread_columns // piece
+    if _columns_outside(product):
+        made = loop("j", pieces, lambda j: on_piece(j, lambda *at: loop("i", rows, lambda i: lines(i, j, *at))))
+    else:
+        made = loop("i", rows, lambda i: loop("j", pieces, lambda j: on_piece(j, lambda *at: lines(i, j, *at))))
+    return seq(AllocBuffer(staging), made)
 
 
 def _warp_sync() -> Stmt:
