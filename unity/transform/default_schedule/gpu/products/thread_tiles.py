@@ -14,7 +14,7 @@ Not here: the choice of products and tiles (`pipelined_tiles.py`); what a thread
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from .....ir.analysis.threads import MIN_BLOCKS_PER_SM, OWN_BARRIERS
@@ -216,17 +216,17 @@ def _stores_by_lines(product: Product, tile: ThreadTile, parts: tuple[Part, Part
 
     place = floormod(pos.lane, line)
 
-    def on_piece(j: Expr, body: Callable[[dict[Var, Expr], Expr | None], Stmt]) -> Stmt:
+    def on_piece(j: Expr, body: Callable[[Mapping[Var, Expr], Expr | None], Stmt]) -> Stmt:
         """A statement with the places of a lane's column, and the condition that it is one of the product."""
         first = replace(over, lane=const(0, INT)).at(mul(j, piece))
         at = Var("column", prim_type(INT))
         values = unravel(product.columns, at)
-        places: dict[Var, Expr] = {axis: Var(axis.name, prim_type(INT)) for axis in values}
+        places = {axis: Var(axis.name, prim_type(INT)) for axis in values}
         bound = [Bind(places[axis], value) for axis, value in values.items()]
         made = body(places, all_of(bound_checks(at, extent_of(product.columns), tile.columns)))
         return seq(Bind(at, sum_of(pos.column, first, place)), *bound, made)
 
-    def lines(i: Expr, j: Expr, places: dict[Var, Expr], guard: Expr | None) -> Stmt:
+    def lines(i: Expr, j: Expr, places: Mapping[Var, Expr], guard: Expr | None) -> Stmt:
         def store(n: Expr) -> Stmt:
             number = add(mul(n, together), floordiv(pos.lane, line))
             value = buffer_load(
