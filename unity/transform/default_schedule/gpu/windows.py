@@ -15,7 +15,6 @@ from ....ir.analysis.threads import MIN_BLOCKS_PER_SM
 from ....ir.build import dtype_of
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import BufferStore
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
@@ -23,7 +22,7 @@ from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import BlockRV, LoopRV, Schedule
 from ...tir.analysis.loop_nests import slope
-from .common.stages import Stage, is_simple, size_of, stage_of, stages_of, threads_for, variables
+from .common.stages import Stage, is_simple, own_producers, size_of, stage_of, stages_of, threads_for, variables
 
 CELLS = (4, 5, 7, 3, 2)
 """Cells of a thread, best first; a known number of cells is divided without a rest."""
@@ -187,11 +186,7 @@ def _cache_windows(sch: Schedule, windows: Windows, at: LoopRV, cells: int) -> l
     """Bring the elements of windows to registers: their producer, if it copies for the stage alone, else a copy of them. A single
     window reads its elements where they are, past such a producer."""
     rv = windows.stage.rv
-    copies = [
-        producer for producer in sch.get_producers(rv)
-        if sch.get(producer).init is None and type(sch.get(producer).body) is BufferStore
-        and sch.get(producer).body.buffer is windows.load.buffer and len(sch.get_consumers(producer)) == 1
-    ]  # fmt: skip
+    copies = [one for one in own_producers(sch, rv) if windows.load.buffer in [w.buffer for w in sch.get(one).writes]]
     if cells == 1:
         for producer in copies:
             sch.compute_inline(producer)

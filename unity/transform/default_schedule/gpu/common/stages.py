@@ -90,6 +90,14 @@ def stage_of(sch: Schedule, rv: BlockRV) -> Stage | None:
     )
 
 
+def own_producers(sch: Schedule, reader: BlockRV) -> list[BlockRV]:
+    """The blocks that compute element by element what nothing but ``reader`` reads, and that are not bound yet: what a kernel
+    has computed it cannot compute again."""
+    single = [rv for rv in sch.get_producers(reader) if len(sch.get_consumers(rv)) == 1]
+    stages = [stage_of(sch, rv) for rv in single]
+    return [s.rv for s in stages if s is not None and s.block.init is None and s.store is not None]
+
+
 def size_of(extents: Sequence[Expr]) -> int:
     """The product of extents; a symbol counts as UNKNOWN."""
     return math.prod([e.value if type(e) is IntImm else UNKNOWN for e in extents])

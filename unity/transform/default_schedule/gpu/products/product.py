@@ -29,7 +29,7 @@ from ....schedule.core.tree import ROOT
 from ....tir.analysis.loop_nests import slope
 from ...base import program_of, schedule_of
 from ...nest_building import INT, iterators_of, nest_of, replace_nests
-from ..common.stages import Stage, is_multiple, is_simple, size_of, stage_of, variables
+from ..common.stages import Stage, is_multiple, is_simple, own_producers, size_of, stage_of, variables
 
 
 @dataclass(slots=True, frozen=True)
@@ -350,11 +350,9 @@ def output_at(product: Product, given: Mapping[Var, Expr], cell: Expr) -> Buffer
 
 
 def inline_producers(sch: Schedule, reader: BlockRV) -> None:
-    """Inline producers that only one block reads, such as the padding of an image, into its reads."""
-    for producer in sch.get_producers(reader):
-        block = sch.get(producer)
-        if block.init is None and type(block.body) is BufferStore and len(sch.get_consumers(producer)) == 1:
-            sch.compute_inline(producer)
+    """Inline what is computed for a block alone, such as the padding of an image, into its reads."""
+    for producer in own_producers(sch, reader):
+        sch.compute_inline(producer)
 
 
 def replace_product(sch: Schedule, product: Product, *made: Stmt) -> Schedule:
