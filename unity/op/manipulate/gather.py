@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.relation import dims, unequal, unequal_shapes
-from ...ir.stmt import BufferStore, seq
+from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import operand_shape
 from ..common.loop_nests import loops, read
@@ -207,7 +208,7 @@ _NUMPY_COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.m
 _REDUCTION = attribute("reduction", "update", doc='"update", "add", "mul", "min" or "max"')
 
 
-def _reduction(call: Call) -> str:
+def reduction_of(call: Call) -> str:
     """The combination of updates with what is there. Raises E214."""
     if attr(call, "accumulate") is not None:
         return "add" if bool_attr(call, "accumulate") else "update"
@@ -217,7 +218,8 @@ def _reduction(call: Call) -> str:
     return str(found)
 
 
-def _tensors(given: Any) -> list[te.Tensor]:
+def tensors_of(given: Any) -> list[te.Tensor]:
+    """The index tensors of a call."""
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
@@ -231,7 +233,7 @@ def _gather(
         return with_rank(data, region) if isinstance(region, int) else with_shape(data, region)
 
     def lower(call: Call, x: te.Tensor, indices: Any) -> te.Tensor:
-        tensors = _tensors(indices)
+        tensors = tensors_of(indices)
 
         def element(*i: te.Value) -> te.Value:
             return x[way.place(call, x.shape, [t.shape for t in tensors], lambda n, index: tensors[n][index], i)]
@@ -254,38 +256,68 @@ def _axis(call: Call) -> dict[str, Any]:
     return {"axis": int_attr(call, "axis")} if attr(call, "axis") is not None else {}
 
 
+Target = Callable[[Sequence[Expr]], tuple[tuple[Expr, ...], Expr]]
+"""Position in the region -> indices of the element that is written, and the update."""
+Write = Callable[..., Stmt]
+"""(output, target, tensors besides) -> statements that combine updates with elements."""
+
+
+def lower_scatter(way: Way, call: Call, data: te.Tensor, indices: Any, updates: te.Tensor) -> te.Tensor:
+    """A scatter with one update after another."""
+    combine = COMBINE[reduction_of(call)]
+
+    def write(out: Buffer, target: Target) -> Stmt:
+        def store(i: Sequence[Expr]) -> Stmt:
+            index, value = target(i)
+            return BufferStore(out, combine(read(out, index), value), index)
+
+        return loops(region_of(way, call), store)
+
+    return write_scatter(way, call, data, indices, updates, write)
+
+
+def region_of(way: Way, call: Call) -> Shape:
+    """The shape of what the indices of a scatter name."""
+    region = way.region(call)
+    assert not isinstance(region, int)
+    return region
+
+
+def write_scatter(
+    way: Way, call: Call, data: te.Tensor, indices: Any, updates: te.Tensor, write: Write, *more: te.Tensor
+) -> te.Tensor:
+    """A copy of the data, and the statements that ``write`` makes around updates. ``more``: tensors that these read besides."""
+    region, tensors = region_of(way, call), tensors_of(indices)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        count, out = len(tensors), outs[0]
+        source, places, given = ins[0], ins[1 : count + 1], ins[count + 1]
+
+        def at(n: int, index: Sequence[Any]) -> te.Value:
+            return te.Value(read(places[n], [te.to_scalar(i, "int64") for i in index]))
+
+        def target(i: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr]:
+            found = way.place(call, out.shape, [p.shape for p in places], at, [te.Value(v) for v in i])
+            picked = broadcast_indices(given.shape, i, region) if way.broadcasts else i
+            value = read(given, [te.to_scalar(v, "int64") for v in picked])
+            return tuple([te.to_scalar(v, "int64") for v in found]), value
+
+        copied = loops(source.shape, lambda i: BufferStore(out, read(source, i), tuple(i)), "c")
+        return seq(copied, write(out, target, *ins[count + 2 :]))
+
+    return te.extern(data.shape, [data, *tensors, updates, *more], emit, short_name(call), data.data_type)
+
+
 def _scatter(name: str, gather: str, way: Way, params: Sequence[Any], doc: str, samples: str) -> Operator:
     """The operator that writes where ``gather`` reads."""
 
     def rule(call: Call) -> Type:
         data, region, updates = tensor_arg(call, 0, "data"), way.region(call), tensor_arg(call, 2, "updates")
         same_dtype(call, data, updates)
-        _reduction(call)
+        reduction_of(call)
         if not isinstance(region, int):
             way.fits(call, updates, region)
         return data
-
-    def lower(call: Call, data: te.Tensor, indices: Any, updates: te.Tensor) -> te.Tensor:
-        combine, region, tensors = COMBINE[_reduction(call)], way.region(call), _tensors(indices)
-        assert not isinstance(region, int)
-
-        def emit(ins: list[Buffer], outs: list[Buffer]) -> Any:
-            (source, *places, given), out = ins, outs[0]
-
-            def at(n: int, index: Sequence[Any]) -> te.Value:
-                return te.Value(read(places[n], [te.to_scalar(i, "int64") for i in index]))
-
-            def store(i: Sequence[Expr]) -> BufferStore:
-                found = way.place(call, out.shape, [p.shape for p in places], at, [te.Value(v) for v in i])
-                index = tuple([te.to_scalar(v, "int64") for v in found])
-                picked = broadcast_indices(given.shape, i, region) if way.broadcasts else i
-                value = read(given, [te.to_scalar(v, "int64") for v in picked])
-                return BufferStore(out, combine(read(out, index), value), index)
-
-            copied = loops(source.shape, lambda i: BufferStore(out, read(source, i), tuple(i)), "c")
-            return seq(copied, loops(region, store))
-
-        return te.extern(data.shape, [data, *tensors, updates], emit, short_name(call), data.data_type)
 
     def ref(data: np.ndarray, indices: Any, updates: np.ndarray, **attrs: Any) -> np.ndarray:
         how = "add" if attrs.pop("accumulate", False) else attrs.pop("reduction", "update")
@@ -300,7 +332,7 @@ def _scatter(name: str, gather: str, way: Way, params: Sequence[Any], doc: str, 
 
     def grad(call: Call, g: Expr) -> list[Any]:
         _, indices, updates = call.args
-        how = _reduction(call)
+        how = reduction_of(call)
         if how not in ("update", "add"):
             raise fail(call, "E214", f"the gradient needs the reduction update or add, got {how}")
         kept = g if how == "add" else getattr(R, name)(g, indices, R.zeros_like(updates), **_axis(call))
@@ -308,7 +340,7 @@ def _scatter(name: str, gather: str, way: Way, params: Sequence[Any], doc: str, 
         shape = ShapeExpr(operand_shape(call, updates)) if way.broadcasts else None
         return [kept, None, taken if shape is None else R.collapse_sum_to(taken, shape)]
 
-    return row(name, params, rule, doc, lower=lower, ref=ref, grad=grad, samples=samples)
+    return row(name, params, rule, doc, lower=partial(lower_scatter, way), ref=ref, grad=grad, samples=samples)
 
 
 _TUPLES_DOC = "indices: index tuples in the last axis; negative from the end, clamped outside"

@@ -11,7 +11,7 @@ from ...transform.default_schedule.gpu.rules import GPU_RULES
 from ...transform.infra.backend import Backend, register_target
 from ...transform.tir.gpu_pipeline import GPU_PIPELINE
 from ..cpu.codegen import compile_options
-from . import scans, sorting
+from . import scans, scatters, sorting
 from .arch import ARCHS, arch_of
 from .attention import attention
 from .codegen import generate, ptx_options
@@ -36,7 +36,10 @@ CUDA_BACKEND = Backend(
     pipeline=GPU_PIPELINE,
     machine=machine_of,
     rules=GPU_RULES,
-    lowerings={"R.nn.attention": attention, "R.nn.attention_bias": attention, **scans.LOWERINGS, **sorting.LOWERINGS},
+    lowerings={
+        "R.nn.attention": attention, "R.nn.attention_bias": attention, **scans.LOWERINGS, **scatters.LOWERINGS,
+        **sorting.LOWERINGS,
+    },
     cache_key=_cache_key,
     of_device=_of_device,
 )  # fmt: skip

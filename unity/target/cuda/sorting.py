@@ -25,7 +25,7 @@ from ...op.common.loop_nests import read
 from ...op.common.type_rules import product, put_at
 from ...op.manipulate.manipulate import ravel, unravel
 from ...op.reduction.search import bisect
-from ...op.reduction.sort_loops import key_type, ordered_key
+from ...op.reduction.sort_loops import ordered_key
 from ...op.reduction.sorting import gather_axis, lower_argsort, lower_sort, lower_topk
 from ...op.reduction.statistics import lower_median
 from .program_text import statements
@@ -97,24 +97,29 @@ def _merge(place: str, kind: str, side: int, part: bool) -> str:
 """
 
 
-def argsort(x: te.Tensor, axis: int, descending: bool, count: Expr | None = None) -> te.Tensor:
-    """The places of the elements along an axis in sorted order, or of the first ``count`` of them."""
-    rest, length = [d for a, d in enumerate(x.shape) if a != axis], x.shape[axis]
+def order_of(keys: te.Tensor, count: Expr | None = None) -> te.Tensor:
+    """The places of the keys of each line in sorted order, or of the first ``count`` of them. Keys are signed integers."""
+    lines, length = keys.shape
     known = int_value(length)
     turns = TURNS if known is None else next((n for n in range(TURNS) if RUN << 2 * n >= known), TURNS)
     place = "int32" if known is not None and known < 1 << 31 else "int64"
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        text = _text(keys.data_type.name, place, turns, count is not None)
+        return statements(text, {"keys": ins[0], "order": outs[0]}, {})
+
+    return te.extern((lines, length if count is None else count), [keys], emit, "sorted", "int64")
+
+
+def argsort(x: te.Tensor, axis: int, descending: bool, count: Expr | None = None) -> te.Tensor:
+    """The places of the elements along an axis in sorted order, or of the first ``count`` of them."""
+    rest = [d for a, d in enumerate(x.shape) if a != axis]
 
     def key(line: te.Value, n: te.Value) -> te.Value:
         others = unravel(line, rest)
         return te.Value(ordered_key(te.to_scalar(x[(*others[:axis], n, *others[axis:])]), descending))
 
-    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        text = _text(key_type(x.data_type).name, place, turns, count is not None)
-        return statements(text, {"keys": ins[0], "order": outs[0]}, {})
-
-    lines = product(rest)
-    keys = te.compute((lines, length), key, "keys")
-    order = te.extern((lines, length if count is None else count), [keys], emit, "sorted", "int64")
+    order = order_of(te.compute((product(rest), x.shape[axis]), key, "keys"), count)
 
     def at(*i: te.Value) -> te.Value:
         return order[ravel([v for a, v in enumerate(i) if a != axis], rest), i[axis]]

@@ -164,16 +164,18 @@ def _anchor(stage: Stage) -> Member | None:
 def _reads_once(load: BufferLoad, member: Member, stage: Stage) -> bool:
     """True if every point of a stage reads a different element."""
     extents = {v: e for v, e in zip(variables(stage), stage.extents) if v is not None}
-    seen: list[Var] = []
+    alone: set[Var] = set()  # a diagonal has such an iterator more than once
+    joined: list[Var] = []
     for index, width in zip(load.indices, load.buffer.shape):
         used = [v for v in used_vars(index) if v in extents and not is_int(extents[v], 1)]
-        seen += used
         if len(used) == 1 and slope(index, used[0]) in (1, -1):
+            alone.add(used[0])
             continue
+        joined += used
         if used and not (type(width) is IntImm and size_of([extents[v] for v in used]) <= width.value):
             return False
     expected = {v for v in (*member.row_vars, *member.inner_vars) if not is_int(extents[v], 1)}
-    return len(seen) == len(set(seen)) and expected == set(seen)
+    return len(joined) == len(set(joined)) and alone.isdisjoint(joined) and expected == alone.union(joined)
 
 
 def _extend(group: RowStages, stage: Stage | None, before: bool) -> bool:
