@@ -12,6 +12,7 @@ from test_devices_emulated import FAULT, MODES, THREE, three
 
 import unity
 from unity.ffi.cuda.context import context
+from unity.script import parse
 from unity.testing import emulated_gpu
 from unity.testing.gpu_emulator import EmulatedGPU
 
@@ -99,3 +100,44 @@ def test_a_fault_is_told_by_whoever_waits(executable: unity.vm.Executable, mode:
             with pytest.raises(unity.UnityError, match="the context of cuda:0 is lost"):
                 wait()
         assert [one.kind for one in gpu.findings] == ["bounds"]
+
+
+CHAIN = parse("""
+@I.ir_module
+class M:
+    @T.prim_func(private=True)
+    def double(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
+        for t in T.thread_binding(64, "threadIdx.x"):
+            Y[t] = X[t] * T.float32(2)
+
+    @T.prim_func(private=True)
+    def pick(X: T.Buffer((64,), "float32"), I: T.Buffer((64,), "int32"), Y: T.Buffer((64,), "float32")):
+        for t in T.thread_binding(64, "threadIdx.x"):
+            Y[t] = X[I[t]]
+
+    @R.function
+    def main(x: R.Tensor((64,), "float32"), i: R.Tensor((64,), "int32")):
+        y = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor((64,), "float32"))
+        z = R.call_tir(cls.pick, (y, i), out_sinfo=R.Tensor((64,), "float32"))
+        w = R.call_tir(cls.double, (z,), out_sinfo=R.Tensor((64,), "float32"))
+        return w
+""")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_fault_names_the_kernels_that_were_launched(mode: str) -> None:
+    """A launch says nothing of its kernel; with CUDA_LAUNCH_BLOCKING=1, as with ``blocking`` here, it does."""
+    executable = unity.compile(CHAIN, target="cuda")
+    x, i = np.zeros(64, np.float32), np.zeros(64, np.int32)
+    for blocking, launched in ((False, ["double", "pick", "double"]), (True, ["double", "pick"])):
+        with emulated_gpu(memory=1 << 24, late=not blocking, blocking=blocking, traffic=False):
+            machine = unity.VirtualMachine(executable, unity.cuda(0), exec_mode=mode)
+            for _ in range(4):
+                machine["main"](x, i).numpy()
+            i[3] = 1 << 22
+            with pytest.raises(unity.UnityError, match="CUDA_LAUNCH_BLOCKING=1") as caught:
+                machine["main"](x, i).numpy()
+            i[3] = 0
+        assert blocking == caught.value.message.startswith("the kernel pick"), caught.value.message
+        said = caught.value.notes[0].message.partition(": ")[2].split(", ")
+        assert len(said) == 8 and said[-len(launched) :] == [f"{name}_kernel" for name in launched]

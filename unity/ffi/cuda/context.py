@@ -60,6 +60,7 @@ class Context:
 
     def __init__(self, driver: Driver, index: int) -> None:
         self.driver, self.index = driver, index
+        driver.recent = recent_launches
         self.number = driver.get("cuDeviceGet", index, kind=c_int)
         text = ctypes.create_string_buffer(256)
         driver.call("cuDeviceGetName", text, 256, self.number)
@@ -339,6 +340,8 @@ def _torch_stream(context: Context) -> int | None:
 THREAD_KEY = ctypes.c_uint(0xFFFFFFFF)
 """The key under which ``pthread_getspecific`` returns the record of a thread; ``thread_key`` creates it."""
 NO_CHOICE = (1 << 64) - 1
+REMEMBERED = 8
+"""Launches of a thread that are remembered; a power of two."""
 LIBC = ctypes.CDLL(None)
 LIBC.pthread_setspecific.argtypes = [ctypes.c_uint, ctypes.c_void_p]
 LIBC.pthread_getspecific.restype = LIBC.calloc.restype = ctypes.c_void_p
@@ -363,8 +366,9 @@ def thread_key() -> ctypes.c_uint:
 class _Thread:
     """A thread's stream of each context, and the calls that it is in; a place for the driver to store at.
 
-    ``record`` is what machine code sees: the stream of launches, the context that the last word is for, and the stream that the
-    thread has chosen there (``NO_CHOICE`` for none). It lives as long as the thread of the system.
+    ``record`` is what machine code sees: the stream of launches, the context that the next word is for, and the stream that the
+    thread has chosen there (``NO_CHOICE`` for none); how many kernels the thread has launched, and the handles of the last
+    ``REMEMBERED`` of them, in a ring. It lives as long as the thread of the system.
     """
 
     __slots__ = ("calls", "kept", "place", "record", "reference", "streams")
@@ -376,9 +380,9 @@ class _Thread:
         key = thread_key()
         address = LIBC.pthread_getspecific(key)
         if not address:
-            address = LIBC.calloc(3, 8)
+            address = LIBC.calloc(4 + REMEMBERED, 8)
             LIBC.pthread_setspecific(key, address)
-        self.record = (ctypes.c_uint64 * 3).from_address(address)
+        self.record = (ctypes.c_uint64 * (4 + REMEMBERED)).from_address(address)
         self.record[1] = 0
         self.calls: list[tuple[int | None, int]] = []
         """For each active ``Launching`` block the former context of the thread and its former stream of launches."""
@@ -394,6 +398,14 @@ class _Threads(threading.local):
 
 
 _THREADS = _Threads()
+
+
+def recent_launches() -> list[int]:
+    """Handles of the kernels that machine code of this thread launched last, in order."""
+    count, ring = _THREADS.state.record[3], _THREADS.state.record[4:]
+    return [ring[number % REMEMBERED] for number in range(max(0, count - REMEMBERED), count)]
+
+
 CAPTURES: list[list[Any]] = []
 """For each thread that captures a graph now, the memory that is given back meanwhile."""
 

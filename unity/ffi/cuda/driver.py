@@ -15,7 +15,7 @@ from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint64, c_void_
 from functools import cache
 from typing import Any
 
-from ...support.errors import DeviceError
+from ...support.errors import DeviceError, Note
 from ...support.forking import fork_lock
 
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
@@ -107,8 +107,12 @@ class Driver:
         self.name, self.address, self.recycles = name, address, recycles
         self.contexts: dict[int, Any] = {}
         """Contexts by number of the device (`context.py`)."""
-        self.lost: dict[int, str] = {}
-        """Lost contexts by handle, and the reason."""
+        self.lost: dict[int, tuple[str, str]] = {}
+        """Lost contexts by handle: the reason, and the kernels that were launched last."""
+        self.kernels: dict[int, str] = {}
+        """Names of loaded kernels by handle."""
+        self.recent: Callable[[], list[int]] = list
+        """Gives the handles of the kernels that this thread launched last (`context.py`)."""
         self.ready = ctypes.c_uint64()
         """1 while the driver is in use and no context is lost: machine code may then launch without calling Python."""
         self.process = 0
@@ -189,7 +193,9 @@ class Driver:
             place = c_void_p()
             self.status("cuCtxGetCurrent", ctypes.byref(place))
             handle = place.value or 0
-            self.lost.setdefault(handle, text)
+            if handle not in self.lost:
+                names = [self.kernels.get(kernel, "an unloaded kernel") for kernel in self.recent()]
+                self.lost[handle] = text, ", ".join(names)
             self.ready.value = 0
             return self.lost_error(what, handle)
         if status == OUT_OF_MEMORY:
@@ -203,9 +209,12 @@ class Driver:
     def lost_error(self, what: str, handle: int) -> DeviceError:
         """The error for the use of a lost context."""
         names = [f"cuda:{index}" for index, one in self.contexts.items() if one.handle == handle] or ["the CUDA device"]
-        return DeviceError("E737", f"{what}: the context of {names[0]} is lost: {self.lost[handle]}",
+        reason, launched = self.lost[handle]
+        notes = [Note(f"the kernels that the thread launched last: {launched}")] if launched else []
+        return DeviceError("E737", f"{what}: the context of {names[0]} is lost: {reason}", notes=notes,
                         help="a kernel accessed memory that is not its own, or was stopped; every tensor there is gone: "
-                             "restart the process. To find the kernel, run it in unity.testing.emulated_gpu()")  # fmt: skip
+                             "restart the process, with CUDA_LAUNCH_BLOCKING=1 to have the error at the launch of the kernel. "
+                             "unity.testing.emulated_gpu() names the access, too")  # fmt: skip
 
 
 _FORCED: list[Driver] = []

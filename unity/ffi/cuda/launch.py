@@ -6,6 +6,7 @@ current (``context.Launching``):
     %key = load i32, ptr @unity_cuda_thread_key
     %record = call ptr @pthread_getspecific(i32 %key)
     %stream = load ptr, ptr %record
+    ; %function is stored in the record's ring of the last launches
     %status = call i32 @cuLaunchKernel(ptr %function, i32 %gx, ..., i32 %shared, ptr %stream, ptr %params, ptr null)
 
 A status that is not 0 becomes the Python error of ``launch_failed``, with the GIL held: ``@unity_cuda_launch_failed`` is that

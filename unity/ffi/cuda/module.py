@@ -7,6 +7,7 @@ does not wait for its kernel, so a failed check is reported at the next synchron
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from ctypes import c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
@@ -23,6 +24,8 @@ _FUNCTION_ATTRIBUTES = {
 }  # fmt: skip
 """Numbers of a function's attributes. Source: CUfunction_attribute of cuda.h."""
 
+_SYMBOL = re.compile(r"^unity_(.*)_[0-9a-f]{16}$")
+"""The symbol of a kernel that was compiled here: its name, and what tells it from others of that name."""
 STATUS = "unity_status"
 """The word of a module: 0, or the number of the check that failed last."""
 
@@ -32,6 +35,7 @@ class Module:
 
     def __init__(self, context: Context, image: bytes) -> None:
         self.context, self.handle = context, 0
+        self.functions: list[int] = []
         log = ctypes.create_string_buffer(_LOG_BYTES)
         options = (c_int * 2)(_ERROR_LOG, _ERROR_LOG_BYTES)
         values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
@@ -56,7 +60,10 @@ class Module:
             status = self.context.driver.status("cuModuleGetFunction", ctypes.byref(place), self.handle, name.encode())
             if status != SUCCESS:
                 raise self.context.driver.error(f"the kernel {name}", status)
-        return place.value or 0
+        found = place.value or 0
+        self.context.driver.kernels[found] = _SYMBOL.sub(r"\1", name)
+        self.functions.append(found)
+        return found
 
     def symbol(self, name: str) -> tuple[int, int]:
         """Address and bytes of a global. Raises DeviceError E739 if the module has no global of this name."""
@@ -84,6 +91,8 @@ class Module:
         handle, self.handle = getattr(self, "handle", 0), 0
         if not handle or sys.is_finalizing():
             return
+        for function in self.functions:
+            self.context.driver.kernels.pop(function, None)
         try:
             with self.context.current("unloading a module"):
                 self.context.driver.status("cuModuleUnload", handle)

@@ -1,7 +1,8 @@
 """Host functions of programs for CUDA devices: they launch kernels through the driver, and allocate memory between kernels.
 
-A call of a device function becomes ``cuLaunchKernel`` on the stream of the thread. Grid, block and bytes of shared memory are
-computed from the extents in the device function. Addresses come from ``launch_symbols`` (`ffi/cuda/launch.py`).
+A call of a device function becomes ``cuLaunchKernel`` on the stream of the thread, whose record remembers the kernel. Grid, block
+and bytes of shared memory are computed from the extents in the device function. Addresses come from ``launch_symbols``
+(`ffi/cuda/launch.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...ffi.cuda.context import REMEMBERED
 from ...ffi.cuda.driver import OUT_OF_MEMORY
 from ...ffi.runtime.cuda_runtime import FUNCTION
 from ...ir.analysis.asynchronous import SWIZZLES, TensorCopy
@@ -99,6 +101,14 @@ go:
   %key = load i32, ptr @unity_cuda_thread_key
   %record = call ptr @pthread_getspecific(i32 %key)
   %stream = load ptr, ptr %record
+  %launches = getelementptr i64, ptr %record, i64 3
+  %ring = getelementptr i64, ptr %record, i64 4
+  %launched = load i64, ptr %launches
+  %turn = urem i64 %launched, REMEMBERED
+  %own = getelementptr ptr, ptr %ring, i64 %turn
+  store ptr %function, ptr %own
+  %more = add i64 %launched, 1
+  store i64 %more, ptr %launches
   %gx32 = trunc i64 %gx to i32
   %gy32 = trunc i64 %gy to i32
   %gz32 = trunc i64 %gz to i32
@@ -117,7 +127,7 @@ bad:
   %raised = call i32 @unity.cuda.refuse(i32 %code, ptr %name, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz, i64 %shared)
   ret i32 %raised
 }
-"""
+""".replace("REMEMBERED", str(REMEMBERED))
 _PYTHON = {
     "@PyGILState_Ensure": "declare i32 @PyGILState_Ensure()\n",
     "@PyGILState_Release": "declare void @PyGILState_Release(i32)\n",
