@@ -44,6 +44,7 @@ PROGRAMS: dict[str, tuple[str, tuple[Param, ...]]] = {
     "cumsum_short": ("R.cumsum(a, axis=1)", ((64, 20),)),
     "transpose": ("R.permute_dims(a, axes=[1, 0])", ((64, 256, "float16"),)),
     "transpose_batch": ("R.permute_dims(a, axes=[2, 1, 0])", ((64, 8, 64),)),
+    "transpose_narrow": ("R.permute_dims(a)", ((300, 8),)),
     "transpose_two": ("R.add(R.nn.silu(R.permute_dims(a)), R.permute_dims(b))", ((300, 64), (300, 64))),
     "max_pool": (POOL.format("max"), ((1, 16, 56, 56),)),
     "mean_pool": (POOL.format("avg"), ((1, 16, 28, 28),)),
