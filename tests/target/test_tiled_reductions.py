@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernels import Loaded
+from lowering import LOOPS
 
+from unity.ffi.targets.target import Target
 from unity.ir.function import PrimFunc
 from unity.ir.module import IRModule
 from unity.script import parse
+from unity.target.cpu.codegen import build_kernels
+from unity.transform.tir.pipeline import lower_prim_funcs
 
 HEADER = "from unity.script import ir as I, tir as T\n"
 SIZES = (0, 1, 2, 3, 5, 6, 7, 15, 16, 17, 31, 33, 64, 65, 130)
@@ -93,6 +97,53 @@ def main(A: T.Buffer((5, {extent}), "float32"), M: T.Buffer((5,), "float32"), S:
         np.testing.assert_array_equal(m, a.max(1))
         np.testing.assert_array_equal(s, a.sum(1))
         np.testing.assert_array_equal(c, a.sum(0) * 2)
+
+
+def extreme(name: str, initial: float, window: tuple[int, int], columns: int) -> PrimFunc:
+    """The extreme of each window of an image of six lines and so many columns more than the window has."""
+    (down, across), width = window, columns + window[1] - 1
+    return read(f"""
+@T.prim_func
+def main(X: T.Buffer(({6 + down - 1}, {width}), "float32"), Y: T.Buffer((6, {columns}), "float32")):
+    for i, j, r, s in T.grid(6, {columns}, {down}, {across}):
+        with T.block("Y"):
+            vi, vj, vr, vs = T.axis.remap("SSRR", [i, j, r, s])
+            with T.init():
+                Y[vi, vj] = T.float32({initial if initial == 0 else repr(str(initial))})
+            Y[vi, vj] = T.{name}(Y[vi, vj], X[vi + vr, vj + vs])
+""")
+
+
+@pytest.mark.parametrize(
+    ("name", "initial"), [("max", -np.inf), ("max", 0.0), ("max", np.inf), ("min", np.inf), ("min", -np.inf)]
+)
+@pytest.mark.parametrize("window", [(1, 1), (3, 1), (1, 3), (3, 3), (2, 5), (9, 1)])
+def test_extremes_of_windows(name: str, initial: float, window: tuple[int, int]) -> None:
+    """Of nothing but infinities, of NaN in every place of a window, and from an initial value that counts."""
+    for columns in (5, 16, 37):
+        x = (
+            np.random.default_rng(columns)
+            .standard_normal((6 + window[0] - 1, columns + window[1] - 1))
+            .astype("float32")
+        )
+        x[:3, :4], x[4, 3::7], y = -initial or -np.inf, np.nan, np.zeros((6, columns), "float32")
+        x[:2, 2:4] = initial
+        Loaded({"main": extreme(name, initial, window, columns)})("main", x, y)
+        windows = np.lib.stride_tricks.sliding_window_view(x, window).reshape(6, columns, -1)
+        join = np.maximum if name == "max" else np.minimum
+        np.testing.assert_array_equal(y, join(join.reduce(windows, axis=-1), np.float32(initial)))
+
+
+@pytest.mark.parametrize(("initial", "saved"), [(-np.inf, 1), (0.0, 0)])
+@pytest.mark.parametrize("window", [(2, 1), (5, 1), (3, 3)])
+def test_the_first_step_of_an_extreme_takes_the_place_of_infinity(
+    initial: float, saved: int, window: tuple[int, int]
+) -> None:
+    target = Target("llvm -mcpu=x86-64-v4")
+    with target:
+        lowered = lower_prim_funcs({"main": extreme("max", initial, window, 32)}, LOOPS)
+    text = build_kernels(lowered, target).ir_text
+    assert text.count("= call <16 x float> @llvm.x86.avx512.mask.range") == 6 * 2 * (window[0] * window[1] - saved)
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 5])
