@@ -12,6 +12,7 @@ from unity.ir.function import PrimFunc
 from unity.ir.module import IRModule
 from unity.script import parse
 from unity.target.cpu.codegen import build_kernels
+from unity.transform.default_schedule.common.choices import choices_of
 from unity.transform.tir.pipeline import lower_prim_funcs
 
 HEADER = "from unity.script import ir as I, tir as T\n"
@@ -144,6 +145,17 @@ def test_the_first_step_of_an_extreme_takes_the_place_of_infinity(
         lowered = lower_prim_funcs({"main": extreme("max", initial, window, 32)}, LOOPS)
     text = build_kernels(lowered, target).ir_text
     assert text.count("= call <16 x float> @llvm.x86.avx512.mask.range") == 6 * 2 * (window[0] * window[1] - saved)
+
+
+@pytest.mark.parametrize(("cpu", "window", "columns", "tile"), [
+    ("x86-64-v4", (5, 1), 61, (3, 4)), ("x86-64-v4", (3, 1), 61, (6, 2)), ("x86-64-v3", (5, 1), 31, (3, 2)),
+])  # fmt: skip
+def test_whole_lines_of_windows(cpu: str, window: tuple[int, int], columns: int, tile: tuple[int, int]) -> None:
+    """Rows and vectors of a tile: whole lines where three of them stay in registers."""
+    with Target(f"llvm -mcpu={cpu}"), choices_of() as found:
+        lower_prim_funcs({"main": extreme("max", -np.inf, window, columns)}, LOOPS)
+    taken = {choice.name: choice.taken for choice in found}
+    assert (taken["rows"], taken["vectors"]) == tile
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 5])

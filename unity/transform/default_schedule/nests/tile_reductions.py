@@ -35,7 +35,7 @@ from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ...tir.analysis.loop_nests import Nest, is_choice, reduced_value, slope, small_stride, stride_class
 from ..common.choices import LEAST_LANES, choose, choose_lanes
-from ..common.tile_shape import LATENCY, RESERVED, chunk_of, most_rows, tile_rows, tile_shape
+from ..common.tile_shape import LATENCY, RESERVED, WIDEST, chunk_of, most_rows, tile_rows, tile_shape
 from .epilogues import Plan, tile_outermost
 from .tile_walk import Walk, find_walk, meets_condition, runs_on, step_of
 from .tiles import Corner, Piece, extent_of, loop_order, nested, over_tiles, reduction_nest, shared_loops, split_loop
@@ -56,6 +56,9 @@ masks have few."""
 SUMS_OF_WINDOWS = 0.4
 """Share of the registers that is left to sums where each row reads vectors of its own, as lines of windows: what several rows read
 stays as well. Beside weights, or lanes that are picked, no more sums than are under way at once are worth it."""
+WHOLE_ROWS, WHOLE_STEPS = 3, 5
+"""Rows of a tile and steps from which on windows without weights take whole lines of ``WIDEST`` vectors: these are read once, one
+after the other."""
 SUMS_OF_STEPS = 0.7
 """Share of the registers up to which sums leave room for the operands of several steps, which LLVM loads at once: beyond it keeps
 sums in memory."""
@@ -170,7 +173,12 @@ def _plan(stmt: Stmt) -> _Plan | None:
         height = tile_rows(most, vectors, registers)[1]
     else:
         height, vectors = tile_shape(most, length, lanes, registers)
-        vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
+        whole = -(-length // lanes)
+        steps = math.prod([extent_of(loop) for loop in nest.of_kind("R")])
+        if windows and not picks and len(moving) == len(nest.operands) and whole == WIDEST and steps >= WHOLE_STEPS:
+            fitting = tile_rows(most, whole, registers)[1]
+            height, vectors = (fitting, whole) if fitting >= WHOLE_ROWS else (height, vectors)
+        vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, whole)
     fit = min(most, most_rows(vectors, machine.registers))
     if vectors > 1 and rows is not None and meets_condition(nest, rows):
         height = min(height, BORDERED_ROWS)
