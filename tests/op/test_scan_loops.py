@@ -7,9 +7,30 @@ import pytest
 import torch
 
 import unity
+from unity.ffi.dtype import DataType
+from unity.ir.buffer import make_buffer
+from unity.ir.build import add, const, int_value
+from unity.ir.stmt import AllocBuffer
+from unity.ir.walk import collect
+from unity.op.reduction.scan_loops import Carried, scan_lines
 from unity.script import parse
 
-SHAPES = [(1,), (37,), (5, 7), (16, 3), (17, 9), (33, 70), (2, 300), (300, 2), (3, 5, 18), (1, 19, 4), (0, 3), (3, 0)]
+SHAPES = [
+    (1,),
+    (37,),
+    (5, 7),
+    (16, 3),
+    (17, 9),
+    (33, 70),
+    (2, 300),
+    (3, 385),
+    (2, 513),
+    (300, 2),
+    (3, 5, 18),
+    (1, 19, 4),
+    (0, 3),
+    (3, 0),
+]
 NAMES = ("cumsum", "cumprod")
 
 
@@ -56,6 +77,17 @@ def _agrees(name: str, dims: str, shape: tuple[int, ...], axis: int) -> None:
 def test_fixed(name: str, shape: tuple[int, ...]) -> None:
     for axis in range(len(shape)):
         _agrees(name, ", ".join([str(d) for d in shape]), shape, axis)
+
+
+@pytest.mark.parametrize(
+    ("columns", "together"), [(7, 256), (256, 256), (300, 304), (384, 256), (513, 272), (4096, 256)]
+)
+def test_a_small_remainder_is_shared_out(columns: int, together: int) -> None:
+    """Neighbours that go together hold their values in a buffer of so many."""
+    out = make_buffer("out", "float32", (4, columns), "global")
+    kind, one = DataType("float32"), const(1.0, "float32")
+    made = scan_lines(out, 0, Carried(kind, lambda i: one, lambda i: one, add, kind))
+    assert [int_value(node.buffer.shape[0]) for node in collect(made, AllocBuffer)] == [together]
 
 
 @pytest.mark.parametrize("shape", [(17, 9), (33, 300), (0, 3)], ids=str)

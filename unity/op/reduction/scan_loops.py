@@ -21,6 +21,8 @@ from ..common.type_rules import ONE, ZERO
 
 NEIGHBOURS = 256
 """Neighbours in memory that go together."""
+VECTOR = 16
+"""Elements of float32 in the longest vectors: the groups are whole ones."""
 LINES = 4
 """Lines that go together where a step is a few instructions that wait for each other."""
 SHARED = 1 << 15
@@ -58,13 +60,12 @@ def scan_lines(out: Buffer, axis: int, carried: Carried) -> Stmt:
 
     extent = shape[beside]
     if not last:
-        groups = build.ceildiv(extent, NEIGHBOURS)
+        size = _neighbours(extent)
 
         def neighbours(n: Var) -> Stmt:
-            start = n * NEIGHBOURS
-            return group(start, build.minimum(extent - start, NEIGHBOURS), "serial")
+            return group(n * size, build.minimum(extent - n * size, size), "serial")
 
-        result = serial_loop(groups, neighbours, "group", _kind(shape))
+        result = serial_loop(build.ceildiv(extent, size), neighbours, "group", _kind(shape))
     else:
         whole = extent // width
         lanes = build.const(width, "int64")
@@ -80,6 +81,13 @@ def scan_lines(out: Buffer, axis: int, carried: Carried) -> Stmt:
     return result
 
 
+def _neighbours(extent: Expr) -> int:
+    """Neighbours that go together: a remainder of less than half of ``NEIGHBOURS`` is shared out among the other groups."""
+    known = build.int_value(extent, NEIGHBOURS)
+    groups = max(1, (known + NEIGHBOURS // 2) // NEIGHBOURS)
+    return max(NEIGHBOURS, -(-known // (groups * VECTOR)) * VECTOR)
+
+
 def _kind(shape: Sequence[Expr]) -> str:
     """Symbolic extents are counted when the loop runs."""
     return "parallel" if math.prod([build.int_value(extent, SHARED) for extent in shape]) >= SHARED else "serial"
@@ -89,7 +97,7 @@ def _lines(
     out: Buffer, axis: int, carried: Carried, index: dict[int, Expr], beside: int | None, lanes: Expr, kind: str
 ) -> Stmt:  # fmt: skip
     """``lanes`` lines along ``axis`` from the indices ``index`` on, next to each other along the axis ``beside``."""
-    room = lanes if type(lanes) is IntImm else build.const(NEIGHBOURS, "int64")
+    room = lanes if type(lanes) is IntImm or beside is None else build.const(_neighbours(out.shape[beside]), "int64")
     state = make_buffer("carried0", carried.kind, (room,))
 
     def element(t: Expr, lane: Expr, following: Callable[[list[Expr]], Expr]) -> Stmt:
