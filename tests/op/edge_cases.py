@@ -42,6 +42,7 @@ CASES += [
     ("power", [i(5, dtype="int8"), 7], {}),
     ("power", [i(5, dtype="uint8", low=0), i(5, dtype="uint8", low=0)], {}),
     ("power", [i(3, dtype="int64"), 2], {}),
+    ("power", [np.array([1, -1, 2, 0], "int32"), -3], {}),
     ("power", [i(0, dtype="int64"), 2], {}),
     ("power", [np.array([0.0, -0.0, 1, -1.5, NAN, INF, -INF], "float32")[:, None], SPECIAL], {}),
     ("power", [np.array([0.0, 2], "float32")[:, None], np.array([2, -1, 0.75, -2.0], "float32")], {}),

@@ -13,16 +13,27 @@ import numpy as np
 from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, Var
+from ...ir.expr import Call, IntImm, Var
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr
 from ..common.gradients import elementwise_grad
 from ..common.loop_nests import loops, read
-from ..common.lowering import load, result_dims, result_dtype
+from ..common.lowering import elementwise, let_value, load, result_dims, result_dtype
 from ..common.table import R, row
 from ..common.type_rules import ONE, ZERO
 from .binary import adopted, lower_with_literals, power_type
 from .unary import in_float32
+
+
+def _known(base: te.Value, exponent: int) -> te.Value:
+    """An integer to a known power: products of squares."""
+    one = te.const(1, base.dtype)
+    if exponent < 0:
+        minus = te.const(1 if exponent % 2 == 0 else -1, base.dtype)
+        return te.select(base == 1, one, te.select(base == -1, minus, te.const(0, base.dtype)))
+    if exponent < 2:
+        return base if exponent else one
+    return let_value(_known(base, exponent // 2), lambda half: half * half * base if exponent % 2 else half * half)
 
 
 def _by_squaring(call: Call, base: te.Tensor, exponent: te.Tensor) -> te.Tensor:
@@ -40,23 +51,22 @@ def _by_squaring(call: Call, base: te.Tensor, exponent: te.Tensor) -> te.Tensor:
             value, count = read(ins[0], i), read(ins[1], i)
             odd = build.eq(build.intrinsic("bitwise_and", current(rest), one), one)
             half = build.intrinsic("shift_right", current(rest), one)
+            first: Expr = one
+            if not dtype.is_uint:
+                even = build.eq(build.intrinsic("bitwise_and", count, one), zero)
+                sign = build.select(build.eq(value, minus), build.select(even, one, minus), zero)
+                first = build.select(build.lt(count, zero), build.select(build.eq(value, one), one, sign), one)
             steps = seq(
                 IfThenElse(odd, BufferStore(result, build.mul(read(result, i), current(square)), tuple(i))),
                 BufferStore(state, build.mul(current(square), current(square)), (square,)),
                 BufferStore(state, half, (rest,)),
             )
-            positive = seq(
-                BufferStore(result, one, tuple(i)),
+            return seq(
                 BufferStore(state, value, (square,)),
                 BufferStore(state, count, (rest,)),
+                BufferStore(result, first, tuple(i)),
                 While(build.gt(current(rest), zero), steps),
             )
-            if dtype.is_uint:
-                return positive
-            even = build.eq(build.intrinsic("bitwise_and", count, one), zero)
-            sign = build.select(build.eq(value, minus), build.select(even, one, minus), zero)
-            negative = BufferStore(result, build.select(build.eq(value, one), one, sign), tuple(i))
-            return IfThenElse(build.lt(count, zero), negative, positive)
 
         return loops(result.shape, body)
 
@@ -71,6 +81,9 @@ def _power(call: Call, *inputs: Any) -> te.Tensor:
     if dtype.is_float:
         return _FLOATS(call, *inputs)
     base, exponent = adopted(call.args, inputs)
+    if isinstance(call.args[1], IntImm):
+        known = call.args[1].value
+        return elementwise(call, lambda x: _known(x, known), base)
     return _by_squaring(
         call,
         te.compute(shape, lambda *i: load(base, i, shape), "operand"),
