@@ -160,7 +160,6 @@ EXAMPLES: dict[str, tuple[str, str | None]] = {
     ),
     "E218": ("unity.compile(module('n = T.int64()\\ny = ' + it + '\\nreturn y', 'x: ' + parts[-1]))", 'R.match_cast(x, R.Tensor((n,), "float32"))'),
     # verifier, interpreter, checker
-    "E304": ("mod = graph('R.exp(x)')\nfunction = mod['main']\n$", 'mod.with_functions({"main": function})'),
     "E306": ("mod, other = graph('R.exp(x)'), graph('R.log(x)')\n$", "unity.ir.assert_structural_equal(mod, mod)"),
     "E305": ("mod, x = graph('R.exp(x)'), np.ones(2, 'float32')\n$", "run(mod, x)"),
     "E310": ("interpret(prim('for i in range(n):\\n    B[i] = $'))", "T.if_then_else(i + 1 < 8, A[i + 1], T.float32(0))"),

@@ -8,7 +8,7 @@ import pytest
 import unity
 from unity.ir import ExternFunc, IRModule, PrimFunc, structural_equal
 from unity.script import parse
-from unity.support.errors import VerifyError
+from unity.support.errors import ScheduleError, VerifyError
 
 FILL = """
 @T.prim_func
@@ -38,15 +38,29 @@ def test_a_module_of_one_function() -> None:
     assert len(empty) == 0 and len(empty.with_functions({"f": fill})) == 1 and len(unity.IRModule()) == 0
 
 
-def test_a_module_is_not_changed_in_place() -> None:
-    mod = unity.IRModule({"f": parse(FILL)})
-    with pytest.raises(VerifyError, match="E304") as caught:
-        mod["g"] = mod["f"]
-    assert "with_functions({'g'" in str(caught.value) and list(mod) == ["f"]
-    with pytest.raises(VerifyError, match=r"E304[\s\S]*with_functions\(\{'f': None"):
-        del mod["f"]
-    with pytest.raises(VerifyError, match="E304"):
-        mod.update_func(mod.get_global_var("f"), mod["f"])
+def test_a_module_is_changed_in_place_by_name() -> None:
+    first, second = parse(FILL), parse(FILL)
+    mod = unity.IRModule({"f": first, "h": first})
+    same, other, made = mod, mod.clone(), mod.with_functions({"g": second})
+    mod.update_func(mod.get_global_var("f"), second)
+    mod["g"] = first
+    del mod["h"]
+    assert same is mod and list(mod.items()) == [("f", second), ("g", first)]
+    assert other["f"] is first and list(other) == ["f", "h"] and made["f"] is first and list(made) == ["f", "h", "g"]
+    with pytest.raises(VerifyError, match="E330"):
+        mod["f"] = 3
+    with pytest.raises(VerifyError, match="E301"):
+        del mod["nothing"]
+    assert list(mod) == ["f", "g"]
+
+
+def test_a_schedule_says_that_its_module_was_changed() -> None:
+    mod = unity.IRModule({"main": parse(FILL)})
+    sch, apart = unity.Schedule(mod), unity.Schedule(mod.clone())
+    del mod["main"]
+    with pytest.raises(ScheduleError, match="E408"):
+        sch.get_child_blocks(sch.get_block("root"))
+    assert apart.get_block("root") is not None and list(apart.mod) == ["main"]
 
 
 def test_names_of_the_tensor_level() -> None:

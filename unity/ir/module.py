@@ -1,4 +1,9 @@
-"""IRModule: named functions of both levels, attributes, module-level tables. Updates are functional."""
+"""IRModule: named functions of both levels, attributes, module-level tables.
+
+Passes make new modules (``with_functions``), and give back the module itself where nothing changes. Only users change one in
+place, as in TVM (``mod[name] = function``). All who hold it see that: ``clone()`` makes one for those who should not. Functions
+never change.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +36,7 @@ class IRModule(Attributed):
         if any([isinstance(key, GlobalVar) for key in self.functions]):
             set_field(self, "functions", {_key(name): function for name, function in self.functions.items()})
         for name, function in self.functions.items():
-            if not isinstance(function, (BaseFunc, ExternFunc)):
-                raise VerifyError("E330", f"function {name!r} of a module is a {type(function).__name__}",
-                                  help="a Function, a PrimFunc or an ExternFunc")  # fmt: skip
+            _check_member(name, function)
 
     def __getitem__(self, name: str | GlobalVar) -> Any:
         key = _key(name)
@@ -43,21 +46,23 @@ class IRModule(Attributed):
             raise VerifyError("E301", f"the module has no function {key!r}", help=f"it has: {known}")
         return found
 
-    def __setitem__(self, name: str | GlobalVar, function: Any) -> None:
-        raise VerifyError("E304", "modules are not changed in place",
-                          help=f"write mod = mod.with_functions({{{_key(name)!r}: function}})")  # fmt: skip
+    def __setitem__(self, name: str | GlobalVar, function: ModuleMember) -> None:
+        """Put a function under a name, in place: everybody who holds this module sees it. Raises VerifyError E330."""
+        _check_member(_key(name), function)
+        set_field(self, "functions", {**self.functions, _key(name): function})
 
     def __delitem__(self, name: str | GlobalVar) -> None:
-        raise VerifyError("E304", "modules are not changed in place",
-                          help=f"write mod = mod.with_functions({{{_key(name)!r}: None}})")  # fmt: skip
+        """Remove a function, in place. Raises VerifyError E301 for a name that the module does not have."""
+        assert self[name] is not None
+        set_field(self, "functions", {key: one for key, one in self.functions.items() if key != _key(name)})
 
-    def update_func(self, var: str | GlobalVar, function: Any) -> None:
-        """TVM's name of a change in place: refused as ``mod[var] = function`` is, with the way to write it (E304)."""
+    def update_func(self, var: str | GlobalVar, function: ModuleMember) -> None:
+        """TVM's name of ``mod[var] = function``. Raises VerifyError E330."""
         self[var] = function
 
     def clone(self) -> IRModule:
-        """The module itself: it never changes."""
-        return self
+        """A module with the same functions, whose changes in place this one does not see."""
+        return IRModule(self.functions, self.attrs, self.global_infos, self.name, self.checked)
 
     @staticmethod
     def from_expr(function: ModuleMember) -> IRModule:
@@ -135,6 +140,12 @@ class IRModule(Attributed):
 
     def __str__(self) -> str:
         return printed(self)
+
+
+def _check_member(name: str, function: Any) -> None:
+    if not isinstance(function, (BaseFunc, ExternFunc)):
+        raise VerifyError("E330", f"function {name!r} of a module is a {type(function).__name__}",
+                          help="a Function, a PrimFunc or an ExternFunc")  # fmt: skip
 
 
 def _key(name: str | GlobalVar) -> str:
