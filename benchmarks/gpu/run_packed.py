@@ -158,7 +158,8 @@ def parent(number: int, row: dict[str, Any], options: argparse.Namespace) -> dic
         ]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
-            lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+            named = [line for line in done.stderr.splitlines() if "error[" in line or "Error: " in line]
+            lines = [line for line in named if not line.startswith((" ", "help"))]
             said = lines[-1] if lines else f"it ended with {done.returncode}"
         except subprocess.TimeoutExpired:
             said = f"took longer than {LIMIT} s"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -340,7 +339,10 @@ def _scatter(name: str, gather: str, way: Way, params: Sequence[Any], doc: str, 
         shape = ShapeExpr(operand_shape(call, updates)) if way.broadcasts else None
         return [kept, None, taken if shape is None else R.collapse_sum_to(taken, shape)]
 
-    return row(name, params, rule, doc, lower=partial(lower_scatter, way), ref=ref, grad=grad, samples=samples)
+    def lower(call: Call, data: te.Tensor, indices: Any, updates: te.Tensor) -> te.Tensor:
+        return lower_scatter(way, call, data, indices, updates)
+
+    return row(name, params, rule, doc, lower=lower, ref=ref, grad=grad, samples=samples)
 
 
 _TUPLES_DOC = "indices: index tuples in the last axis; negative from the end, clamped outside"
