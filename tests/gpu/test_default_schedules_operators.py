@@ -4,6 +4,7 @@ as they were. ``UNITY_GPU_SWEEP=1`` runs every sample of every operator."""
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from device_choice import device_or_emulated
 from device_programs import graph_module
+from fuzz import SEED, TIMES
 from stages import lowered
 
 import unity
@@ -110,6 +112,25 @@ def is_alone(func: unity.ir.PrimFunc) -> bool:
     nests = [collect(launch, (For, While)) for launch in launches]
     sizes = [[loop.extent for loop in nest if type(loop) is For and loop.thread is not None] for nest in nests]
     return any([all([is_int(n, 1) for n in size]) and len(size) < len(nest) for size, nest in zip(sizes, nests)])
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["fixed", "symbolic"])
+def test_no_drawn_sample_is_the_work_of_one_thread(symbolic: bool) -> None:
+    """The first samples of operators, below, are of floats: others had schedules of one thread."""
+    alone = []
+    for name, inputs, attrs in random.Random(f"one thread {SEED}").sample(CASES, min(48 * TIMES, len(CASES))):
+        try:
+            mod = build(name, inputs, attrs, symbolic)[0]
+            with TARGET:
+                mod = GRAPH_PIPELINE(mod)
+        except TypeRuleError:
+            assert symbolic  # its sizes must be known
+            continue
+        for program, fn in mod.prim_funcs().items():
+            found = schedule_function(program, fn, set(), MACHINE, GPU_RULES)
+            if found is not None and is_alone(found.func) and "T.call_packed" not in found.func.script():
+                alone.append((name, inputs))
+    assert not alone
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["fixed", "symbolic"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import unity
-from unity.ffi.targets import processor
+from unity.ffi.targets import probe, processor
 from unity.ffi.targets.kinds import CUDA
 from unity.ffi.targets.processor import host_processor, named_processor
 from unity.ffi.targets.target import Target, processor_in_use, runnable_processor, target
@@ -85,12 +85,19 @@ def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     found: list[list[str]] = []
     plain = processor.probe_compilation
 
-    def probe(texts: list[str], cpu: str, changes: str) -> tuple[int, str]:
+    def counted(texts: list[str], cpu: str, changes: str) -> tuple[int, str]:
         found.append(texts)
         return plain(texts, cpu, changes)
 
-    monkeypatch.setattr(processor, "probe_compilation", probe)
+    monkeypatch.setattr(processor, "probe_compilation", counted)
     return found
+
+
+def test_a_trial_that_takes_too_long_is_a_refusal(monkeypatch: pytest.MonkeyPatch, tried: list[list[str]]) -> None:
+    monkeypatch.setattr(probe, "LIMIT", 1e-3)
+    text = "define float @f(float %x) {\n  ret float %x\n}\n"
+    refused = processor.compile_problems([text], "x86-64", "")
+    assert "longer than" in refused[text] and tried == [[text]]
 
 
 def test_what_llvm_compiled_for_a_processor_is_tried_once(
@@ -138,14 +145,14 @@ def test_wide_constants_that_have_to_be_constants(monkeypatch: pytest.MonkeyPatc
     """Where LLVM refuses the module in which they are parameters, it tries those with the constants, and what it says of them counts."""
     plain = processor.probe_compilation
 
-    def probe(texts: list[str], cpu: str, changes: str) -> tuple[int, str]:
+    def counted(texts: list[str], cpu: str, changes: str) -> tuple[int, str]:
         return (
             plain(texts, cpu, changes)
             if "i64 %a2" not in texts[0]
             else (0, "immarg operand has non-immediate parameter")
         )
 
-    monkeypatch.setattr(processor, "probe_compilation", probe)
+    monkeypatch.setattr(processor, "probe_compilation", counted)
     build = """
 @T.prim_func
 def main(A: T.Buffer((2,), "int64")):

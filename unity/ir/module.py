@@ -39,11 +39,9 @@ class IRModule(Attributed):
             _check_member(name, function)
 
     def __getitem__(self, name: str | GlobalVar) -> Any:
-        key = _key(name)
-        found = self.functions.get(key)
+        found = self.functions.get(_key(name))
         if found is None:
-            known = ", ".join(self.functions) or "none"
-            raise VerifyError("E301", f"the module has no function {key!r}", help=f"it has: {known}")
+            raise self._absent(name)
         return found
 
     def __setitem__(self, name: str | GlobalVar, function: ModuleMember) -> None:
@@ -53,8 +51,14 @@ class IRModule(Attributed):
 
     def __delitem__(self, name: str | GlobalVar) -> None:
         """Remove a function, in place. Raises VerifyError E301 for a name that the module does not have."""
-        assert self[name] is not None
-        set_field(self, "functions", {key: one for key, one in self.functions.items() if key != _key(name)})
+        functions = dict(self.functions)
+        if functions.pop(_key(name), None) is None:
+            raise self._absent(name)
+        set_field(self, "functions", functions)
+
+    def _absent(self, name: str | GlobalVar) -> VerifyError:
+        known = ", ".join(self.functions) or "none"
+        return VerifyError("E301", f"the module has no function {_key(name)!r}", help=f"it has: {known}")
 
     def update_func(self, var: str | GlobalVar, function: ModuleMember) -> None:
         """TVM's name of ``mod[var] = function``. Raises VerifyError E330."""

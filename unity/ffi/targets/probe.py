@@ -48,10 +48,17 @@ print(json.dumps([name for k, name in enumerate(names) if f"@has{k}(" not in lef
 """
 
 
-def _run_probe(program: str, *given: object) -> tuple[str, str]:
-    """The output of a program, and why LLVM stopped or doubts ("" where it does not)."""
-    command = [sys.executable, "-c", _START + program]
-    done = subprocess.run(command, input=json.dumps(given).encode(), capture_output=True, timeout=60)
+LIMIT = 60
+"""Seconds in which LLVM has to answer one question."""
+
+
+def _run_probe(program: str, questions: int, *given: object) -> tuple[str, str]:
+    """The output of a program that asks so many questions, and why LLVM stopped or doubts ("" where it does not)."""
+    command, limit = [sys.executable, "-c", _START + program], LIMIT * questions
+    try:
+        done = subprocess.run(command, input=json.dumps(given).encode(), capture_output=True, timeout=limit)
+    except subprocess.TimeoutExpired as late:
+        return (late.stdout or b"").decode(errors="replace"), f"LLVM took longer than {limit} seconds"
     said = done.stdout.decode(errors="replace")
     lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     doubts = [line for line in lines if "is not a recognized" in line]
@@ -66,7 +73,7 @@ def _run_probe(program: str, *given: object) -> tuple[str, str]:
 def probe_compilation(texts: Sequence[str], cpu: str, changes: str) -> tuple[int, str]:
     """The number of small modules that one process compiled for a processor with features added or taken away, and the reason
     why it did not compile the next, or "". Where LLVM only doubts, it compiled none."""
-    said, problem = _run_probe(_COMPILE, texts, cpu, changes)
+    said, problem = _run_probe(_COMPILE, len(texts), texts, cpu, changes)
     done = said.count("\n")
     return 0 if problem and done == len(texts) else done, problem
 
@@ -77,6 +84,6 @@ def probe_features(cpu: str, changes: str) -> tuple[list[str], str]:
     LLVM tells by inlining: a function that needs a feature goes into callers that have it, and into no others.
     """
     said, problem = _run_probe(
-        _FEATURES, "define double @f(double %x) { %y = fadd double %x, %x\n ret double %y }\n", cpu, changes
+        _FEATURES, 1, "define double @f(double %x) { %y = fadd double %x, %x\n ret double %y }\n", cpu, changes
     )
     return ([], problem) if problem else ([str(name) for name in json.loads(said)], "")
